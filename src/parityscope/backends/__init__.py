@@ -1,0 +1,89 @@
+"""(Case, Target) -> Trace: one file per runtime, behind one contract; the only code that runs models.
+
+A backend is a value of plain functions. `open` gives a session that runs one sample at a time; everything that all
+backends share (parsing targets, choosing chunks, spilling to disk, child processes, timing) lives in
+`backends/_recording.py` and is written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+
+from parityscope.case import Model, Sample
+from parityscope.errors import ParityError
+from parityscope.plugins import discover
+from parityscope.records import ExecutedGraph, Skip, Target
+
+__all__ = ["Backend", "Capture", "Probe", "Session", "backend", "backends"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """Whether a backend can be used here: `problem` is empty when it can; `fix` says how to get it."""
+
+    version: str = ""
+    problem: str = ""
+    fix: str = ""
+    facts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capture:
+    """Which tensors to give back besides the outputs, by the reference model's value names.
+
+    With `tensors` empty the deployment runs undisturbed.
+    """
+
+    tensors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A model made ready to run. `run` takes a sample and gives arrays by name (outputs, then captured tensors)."""
+
+    run: Callable[[Sample], Mapping[str, np.ndarray]]
+    disturbs: str = "none"
+    executed: ExecutedGraph | None = None
+    absent: tuple[Skip, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    """A runtime.
+
+    `options` maps each accepted option of a target to its help text; `precisions` are those that may stand behind
+    the colon. `observes` says whether intermediate tensors can be captured. `open` may assume that `probe` found no
+    problem and that the target's options and precision are among those listed; it raises ParityError for a model
+    that the runtime refuses.
+    """
+
+    name: str
+    title: str
+    options: Mapping[str, str]
+    precisions: tuple[str, ...]
+    observes: bool
+    probe: Callable[[], Probe]
+    open: Callable[[Model, Target, Capture], AbstractContextManager[Session]]
+
+
+def backends() -> dict[str, Backend]:
+    """Every backend there is, usable here or not, by name."""
+    return {found.name: found for found, _ in discover("parityscope.backends", "BACKEND", Backend).values()}
+
+
+def backend(name: str) -> Backend:
+    """The backend called `name`.
+
+    Raises:
+        ParityError: there is none of that name.
+    """
+    known = backends()
+    if name not in known:
+        raise ParityError(f"there is no backend {name!r}", fix=f"use one of: {', '.join(sorted(known))}")
+    return known[name]

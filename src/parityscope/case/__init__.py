@@ -1,0 +1,21 @@
+"""model + inputs + policy -> Case: what is examined. The only place that reads ONNX graphs and input data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from parityscope.case.inputs import Inputs, Sample, load_inputs
+from parityscope.case.model import Model, load_model
+from parityscope.records import Policy
+
+__all__ = ["Case", "Inputs", "Model", "Sample", "load_inputs", "load_model"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One examination: the reference model, the samples it is examined on, and what counts as within."""
+
+    name: str
+    model: Model
+    inputs: Inputs
+    policy: Policy

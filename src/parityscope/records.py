@@ -1,0 +1,314 @@
+"""The core types: frozen records that every other module passes on.
+
+Nothing here computes, reads or runs anything. `reference` and `candidate` stand in this order everywhere.
+Arrays are never held here; a `Trace` (trace.py) holds those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+
+__all__ = [
+    "Budget",
+    "Comparison",
+    "Diagnosis",
+    "Evidence",
+    "ExecutedGraph",
+    "ExecutedLayer",
+    "Experiment",
+    "Finding",
+    "Grade",
+    "Localization",
+    "Measurement",
+    "OfferedRepair",
+    "Pair",
+    "Policy",
+    "Site",
+    "Skip",
+    "Suspect",
+    "Target",
+    "Trial",
+    "ValueInfo",
+    "Verdict",
+]
+
+Verdict = Literal["within", "beyond", "incomplete"]
+Grade = Literal["f32", "tf32", "f16", "bf16", "f8e4m3", "f8e5m2", "int8", "beyond"]
+Role = Literal["cause", "contributing", "information"]
+Outcome = Literal["supports", "refutes", "inconclusive"]
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueInfo:
+    """A declared input or output of a model.
+
+    `dtype` is a numpy or ml_dtypes name ("float32", "bfloat16", "int64", "bool", "str"); a dimension is an int, the
+    name of a symbolic dimension, or None when the model says nothing; `shape` is None when even the rank is unknown.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int | str | None, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """The only way to point into a graph: a value of the reference model and the node that makes it.
+
+    `index` is the node's topological index (-1: a graph input or an initializer); `scope` is the module path that
+    exporters put into node names, empty when there is none.
+    """
+
+    tensor: str
+    node: str
+    op_type: str
+    index: int
+    scope: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """Whatever was not run, paired or judged, why, and what would change that.
+
+    `asked` says that the user asked for it: then the study is incomplete (exit code 3).
+    """
+
+    what: str
+    reason: str
+    fix: str = ""
+    asked: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where and how a model runs: `backend[:precision][?key=value&...]`. Equal targets are the same run."""
+
+    backend: str
+    precision: str = ""
+    options: tuple[tuple[str, str], ...] = ()
+
+    def option(self, name: str, default: str = "") -> str:
+        """The value of option `name`, or `default`."""
+        return dict(self.options).get(name, default)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """How far an output may be from the reference, in one metric, and the reason for that number."""
+
+    output: str  # "" stands for every output
+    metric: str
+    limit: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What counts as within: the declared arithmetic (graded by prediction), or explicit budgets.
+
+    `declared` is the format that the candidate says it computes in ("f32", "tf32", "f16", "bf16"); with `budgets`,
+    the outputs they name are judged by them instead of by grade.
+    """
+
+    declared: str = "f32"
+    declared_reason: str = "nothing was declared: FP32 without TF32"
+    budgets: tuple[Budget, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """One number about a pair of tensors.
+
+    `count` is the number of elements it was taken over; the non-finite counts are of the whole pair. `worst_index`
+    is the index of the element that decided, in the tensor's own shape, where a single element did.
+    """
+
+    metric: str
+    value: float
+    unit: str
+    count: int
+    worst_index: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """A tensor of both sides, compared on one sample or (sample is None) over all of them.
+
+    `statistics` is the plain-data form of `comparison.Statistics` that reports draw histograms from.
+    """
+
+    site: Site
+    candidate_name: str
+    how: str  # "name", "map" or "value"
+    dtype: str
+    shape: tuple[int, ...]
+    samples: int
+    measurements: Mapping[str, Measurement]
+    nonfinite_reference: int
+    nonfinite_candidate: int
+    nonfinite_agreeing: int
+    per_sample: tuple[float, ...] = ()
+    worst_sample: int = 0
+    is_output: bool = False
+    verdict: Verdict | None = None
+    grade: Grade | None = None
+    expected: Mapping[str, float] = field(default_factory=lambda: _NOTHING)
+    statistics: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+
+    def value(self, metric: str) -> float:
+        """The value of one metric; NaN when it does not apply to this tensor."""
+        found = self.measurements.get(metric)
+        return float("nan") if found is None else found.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Every tensor that both sides have, and every one that only one of them has."""
+
+    pairs: tuple[Pair, ...]
+    skipped: tuple[Skip, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutedLayer:
+    """One layer that an engine really runs: the ONNX nodes fused into it, its precision, kernel and time."""
+
+    name: str
+    layer_type: str
+    nodes: tuple[str, ...]
+    precision: str
+    kernel: str = ""
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutedGraph:
+    """What an engine really runs, as data; `requested` and `executed` are precisions ("f16", "bf16", "f32")."""
+
+    layers: tuple[ExecutedLayer, ...]
+    requested: str = ""
+    executed: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspect:
+    """A tensor (or the region of nodes that ends in it) by the error it introduces.
+
+    introduced = |c - f(c_in)| / |r|, inherited = |f(c_in) - r| / |r|, in L2 over all samples; `angle` is the cosine
+    between the two. `gain` is how much the region amplifies what it inherits (NaN where it inherits nothing).
+    `share` is the part of the output error that injecting only this suspect's introduced error reproduces (None
+    when it was not injected). `floor` is the FP32 noise that `introduced` is held against.
+    """
+
+    site: Site
+    introduced: float
+    inherited: float
+    gain: float
+    angle: float = 0.0
+    share: float | None = None
+    injected: float | None = None
+    floor: float = 0.0
+    region: tuple[str, ...] = ()
+    introduced_nonfinite: int = 0
+    introduced_max: float = 0.0
+    worst_index: tuple[int, ...] | None = None
+    per_sample: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Localization:
+    """Introduced and inherited error of every observed tensor, worst first.
+
+    `unexplained` is the part of the output error that stays when every injected suspect's error is put into the
+    reference together; None when nothing was injected.
+    """
+
+    suspects: tuple[Suspect, ...]
+    method: str
+    observed: int
+    windows: int
+    samples: tuple[int, ...] = ()
+    unexplained: float | None = None
+    disturbance: float = 0.0
+    skipped: tuple[Skip, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """One change, what it is expected to show if the claim is true and if it is false, and what it costs."""
+
+    check: str
+    claim: str
+    change: str
+    measure: str
+    if_true: str
+    if_false: str
+    cost_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What an experiment showed."""
+
+    experiment: Experiment
+    outcome: Outcome
+    before: float
+    after: float
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedRepair:
+    """A repair in words, and as a command where one exists. `trial` is filled in when it was tried on a copy."""
+
+    repair: str
+    text: str
+    command: str = ""
+    trial: Trial | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A repair applied to a copy and run on the same candidate: the worst output's relative L2 before and after."""
+
+    before: float
+    after: float
+    verdict: Verdict
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A claim about the deployment with what supports it.
+
+    `confidence` is in [0, 1]; `confidence_from` says how it was computed. `share` is the part of the output error
+    that the finding explains, None where that has no meaning. `details` are plain facts for reports (strict JSON).
+    """
+
+    code: str
+    title: str
+    role: Role
+    claim: str
+    confidence: float
+    confidence_from: str
+    site: Site | None = None
+    share: float | None = None
+    evidence: tuple[Evidence, ...] = ()
+    repairs: tuple[OfferedRepair, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """Findings (causes first), what was refuted and kept, what was not examined, and what stays unexplained."""
+
+    findings: tuple[Finding, ...]
+    refuted: tuple[Evidence, ...] = ()
+    skipped: tuple[Skip, ...] = ()
+    unexplained: float | None = None
+
