@@ -12,10 +12,9 @@ double the memory that `--memory` promises. Files are tested to be readable by t
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -116,13 +115,13 @@ class TensorFile:
         self._left.pop(0)
         self._file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
-    def __enter__(self) -> TensorFile:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._file.close()
         if kind is None and not self._left:
-            os.replace(self._temporary, self._path)
+            self._temporary.replace(self._path)
         else:
             self._temporary.unlink(missing_ok=True)
 
@@ -171,8 +170,9 @@ class Trace:
     """What one target gave for the samples of a case.
 
     `samples` are the samples' indices; `names` are the captured tensors (the outputs first). `disturbs` says what
-    capturing changed: "none", "outputs marked" or "executed layers' borders marked". `absent` lists every tensor
-    that was asked for and could not be had. `seconds` is the time inside the runtime alone, summed over samples.
+    capturing did ("none", "outputs marked", ...) and `disturbance` what that changed at the outputs: the worst
+    relative L2 distance, over outputs, samples and chunks, from the outputs of the undisturbed run. `absent` lists
+    every tensor that was asked for and could not be had. `seconds` is the time inside the runtime alone, summed.
     """
 
     target: Target
@@ -181,6 +181,7 @@ class Trace:
     names: tuple[str, ...]
     outputs: tuple[str, ...]
     disturbs: str
+    disturbance: float = 0.0
     absent: tuple[Skip, ...] = ()
     seconds: float = 0.0
     executed: ExecutedGraph | None = None

@@ -7,17 +7,21 @@ backends share (parsing targets, choosing chunks, spilling to disk, child proces
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from parityscope.case import Model, Sample
 from parityscope.errors import ParityError
 from parityscope.plugins import discover
-from parityscope.records import ExecutedGraph, Skip, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
+
+    import numpy as np
+
+    from parityscope.case import Model, Sample
+    from parityscope.records import ExecutedGraph, Skip, Target
 
 __all__ = ["Backend", "Capture", "Probe", "Session", "backend", "backends"]
 

@@ -1,0 +1,110 @@
+"""Small things that every rewriting of a graph here needs: bodies, fresh names, constants, rerouting.
+
+Values, nodes and graphs are those of `onnx_ir`; bodies are the graphs inside If, Loop and Scan.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import numpy as np
+
+__all__ = ["Names", "all_values", "bodies", "constant_like", "constant_tensor", "feed", "give_back", "prepend"]
+
+
+class Names:
+    """Gives names that no value of a model has."""
+
+    def __init__(self, model: ir.Model) -> None:
+        self._taken = {value.name for value in all_values(model)}
+
+    def fresh(self, name: str | None, suffix: str) -> str:
+        """`<name>::<suffix>`, with a number behind it where that is taken."""
+        wanted = f"{name}::{suffix}"
+        found = wanted
+        for number in count(2):
+            if found not in self._taken:
+                break
+            found = f"{wanted}{number}"
+        self._taken.add(found)
+        return found
+
+
+def all_values(model: ir.Model) -> Iterator[ir.Value]:
+    """Every named value of the main graph and of all bodies, inputs before initializers before what nodes make."""
+    for graph in model.graphs():
+        yield from graph.inputs
+        yield from graph.initializers.values()
+        for node in graph:
+            yield from (value for value in node.outputs if value.name)
+
+
+def bodies(node: ir.Node) -> list[ir.Graph]:
+    """The graphs inside a node; empty for all but control flow."""
+    found: list[ir.Graph] = []
+    for attribute in node.attributes.values():
+        if attribute.type == ir.AttributeType.GRAPH:
+            found.append(attribute.as_graph())
+        elif attribute.type == ir.AttributeType.GRAPHS:
+            found.extend(attribute.as_graphs())
+    return found
+
+
+def constant_tensor(value: ir.Value) -> ir.TensorProtocol | None:
+    """The tensor of an initializer or of a Constant node that holds one; None for anything else."""
+    if value.is_initializer():
+        return value.const_value
+    node = value.producer()
+    if node is None or node.op_type != "Constant" or node.domain or "value" not in node.attributes:
+        return None
+    return node.attributes["value"].as_tensor()
+
+
+def constant_like(value: ir.Value, array: np.ndarray, name: str) -> ir.Value:
+    """A new constant called `name` with the elements of `array`, of the same kind and in the same graph as `value`."""
+    tensor = ir.tensor(array, name=name)
+    graph = value.graph
+    if graph is None:
+        raise ValueError(f"{value.name} belongs to no graph")
+    if value.is_initializer():
+        made = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape), const_value=tensor)
+        graph.register_initializer(made)
+        return made
+    node = ir.Node("", "Constant", [], [ir.AttrTensor("value", tensor)], num_outputs=1)
+    node.outputs[0].name = name
+    node.outputs[0].type = value.type
+    node.outputs[0].shape = value.shape
+    producer = value.producer()
+    if producer is None:
+        raise ValueError(f"{value.name} is not a constant")
+    producer.append(node)
+    return node.outputs[0]
+
+
+def feed(uses: Iterable[tuple[ir.Node, int]], replacement: ir.Value) -> None:
+    """Makes the inputs `uses` (node, index) read `replacement`."""
+    for node, index in uses:
+        node.replace_input_with(index, replacement)
+
+
+def give_back(value: ir.Value, replacement: ir.Value) -> None:
+    """Makes the graph that gives back `value`, if it does, give back `replacement`."""
+    graph = value.graph
+    if graph is not None and value.is_graph_output():
+        for position, output in enumerate(graph.outputs):
+            if output is value:
+                graph.outputs[position] = replacement
+
+
+def prepend(graph: ir.Graph, nodes: list[ir.Node]) -> None:
+    """Puts `nodes` before all others."""
+    if len(graph):
+        graph.insert_before(graph[0], nodes)
+    else:
+        graph.extend(nodes)

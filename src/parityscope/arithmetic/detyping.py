@@ -1,0 +1,174 @@
+"""A model that holds float16 or bfloat16 values turned into one that computes in float32, and the values to round.
+
+Exists because ONNX Runtime's CPU provider computes float16 nodes in float32 and removes the roundings between them,
+at every optimization level: a model typed in float16 cannot be evaluated there as it stands. Here every such value
+becomes float32, and is remembered with the format of its former type, to which it is to be rounded.
+
+Inputs and outputs of the model keep their types, through Casts at the border. Operators that are not ONNX's own (and
+not in `element_types.LIKE_FIRST_INPUT`), and BitCast, may exist for their type only: they keep it, between Casts, and
+what they do inside is a Skip. float64 stays float64: it is computed as such.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from parityscope.arithmetic._graphs import Names, all_values, constant_tensor, feed, give_back, prepend
+from parityscope.arithmetic.element_types import LIKE_FIRST_INPUT
+from parityscope.arithmetic.formats import FORMATS, Format
+from parityscope.records import Skip
+
+__all__ = ["retype"]
+
+HALF = {ir.DataType.FLOAT16: FORMATS["f16"], ir.DataType.BFLOAT16: FORMATS["bf16"]}
+# Attributes of ONNX operators whose integer is an element type.
+_TYPE_ATTRIBUTES = ("to", "dtype", "output_datatype", "output_dtype", "stash_type", "precision", "softmax_precision")
+_ONNX_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})
+
+
+def retype(model: ir.Model, names: Names) -> tuple[dict[ir.Value, Format], frozenset[ir.Value], list[Skip]]:
+    """Makes every float16 and bfloat16 value of `model` (edited in place, types inferred) float32.
+
+    Returns:
+        Those values by the format of their former type; those of them that hold rounded numbers already; and what
+        could not be retyped.
+    """
+    foreign = [node for node in model.graph.all_nodes() if _is_foreign(node) and _touches_half(node)]
+    kept: set[ir.Value] = set()
+    rounded: dict[ir.Value, Format] = {}
+    for node in foreign:
+        rounded.update(_fence(node, names, kept))
+    rounded.update(_enter(model, names, kept))
+    typed = {
+        value: HALF[dtype] for value in all_values(model) if value not in kept and (dtype := _half(value)) is not None
+    }
+    for value in typed:
+        _make_float(value)
+    for node in model.graph.all_nodes():
+        if node not in foreign and not (node.op_type == "Cast" and node.outputs[0] in kept):
+            _retype_attributes(node)
+    _leave(model, names, typed)
+    return {**typed, **rounded}, frozenset(rounded), _fenced(foreign)
+
+
+def _half(value: ir.Value | None) -> ir.DataType | None:
+    """The element type of a float16 or bfloat16 value (or sequence), None for any other."""
+    dtype = value.dtype if value is not None and value.type is not None else None
+    return dtype if dtype in HALF else None
+
+
+def _is_foreign(node: ir.Node) -> bool:
+    return (node.domain not in _ONNX_DOMAINS and node.op_type not in LIKE_FIRST_INPUT) or node.op_type == "BitCast"
+
+
+def _touches_half(node: ir.Node) -> bool:
+    return any(_half(value) for value in (*node.inputs, *node.outputs))
+
+
+def _cast(value: ir.Value, dtype: ir.DataType, name: str) -> ir.Node:
+    node = ir.Node("", "Cast", [value], [ir.AttrInt64("to", int(dtype))], num_outputs=1)
+    node.outputs[0].name = name
+    node.outputs[0].type = ir.TensorType(dtype)
+    node.outputs[0].shape = value.shape
+    return node
+
+
+def _enter(model: ir.Model, names: Names, kept: set[ir.Value]) -> dict[ir.Value, Format]:
+    """Casts the model's own float16 and bfloat16 inputs up; they keep their types."""
+    entered = {}
+    for value in model.graph.inputs:
+        dtype = _half(value)
+        if dtype is None:
+            continue
+        uses = list(value.uses())
+        node = _cast(value, ir.DataType.FLOAT, names.fresh(value.name, "f32"))
+        feed(uses, node.outputs[0])
+        prepend(model.graph, [node])
+        kept.add(value)
+        entered[node.outputs[0]] = HALF[dtype]
+    return entered
+
+
+def _leave(model: ir.Model, names: Names, typed: dict[ir.Value, Format]) -> None:
+    """Casts outputs that were float16 or bfloat16 back to it, under their own names."""
+    for position, value in enumerate(model.graph.outputs):
+        if value not in typed:
+            continue
+        name = str(value.name)
+        value.name = names.fresh(name, "f32")
+        dtype = next(dtype for dtype, number_format in HALF.items() if number_format == typed[value])
+        node = _cast(value, dtype, name)
+        model.graph.append(node)
+        model.graph.outputs[position] = node.outputs[0]
+
+
+def _fence(node: ir.Node, names: Names, kept: set[ir.Value]) -> dict[ir.Value, Format]:
+    """Puts Casts around a node that keeps its types; gives the float32 values that stand for its outputs."""
+    graph = node.graph
+    if graph is None:
+        raise ValueError(f"{node.name} belongs to no graph")
+    for index, value in enumerate(node.inputs):
+        dtype = _half(value)
+        if value is not None and dtype is not None:
+            down = _cast(value, dtype, names.fresh(value.name, "typed"))
+            graph.insert_before(node, down)
+            node.replace_input_with(index, down.outputs[0])
+            kept.add(down.outputs[0])
+    stand_ins = {}
+    for value in node.outputs:
+        dtype = _half(value)
+        if dtype is not None:
+            name = str(value.name)
+            value.name = names.fresh(name, "typed")
+            uses = list(value.uses())
+            up = _cast(value, ir.DataType.FLOAT, name)
+            feed(uses, up.outputs[0])
+            give_back(value, up.outputs[0])
+            graph.insert_after(node, up)
+            kept.add(value)
+            stand_ins[up.outputs[0]] = HALF[dtype]
+    return stand_ins
+
+
+def _fenced(foreign: list[ir.Node]) -> list[Skip]:
+    return [
+        Skip(
+            what=f"de-typing of node {node.name or node.outputs[0].name}",
+            reason=f"{node.domain or 'ai.onnx'}.{node.op_type} may exist for its type only: it runs as it is typed",
+        )
+        for node in foreign
+    ]
+
+
+def _make_float(value: ir.Value) -> None:
+    """Gives `value` elements of float32; a constant's own elements are converted, which is exact."""
+    tensor = constant_tensor(value)
+    if value.type is not None:
+        value.type = _float_type(value.type)
+    if value.is_initializer() and tensor is not None:
+        value.const_value = _as_float(tensor)
+
+
+def _float_type(held: ir.TypeProtocol) -> ir.TypeProtocol:
+    """The same kind of type over float32 (a new one: values may share theirs)."""
+    if isinstance(held, ir.SequenceType):
+        return ir.SequenceType(_float_type(held.elem_type))
+    if isinstance(held, ir.OptionalType):
+        return ir.OptionalType(_float_type(held.elem_type))
+    return ir.TensorType(ir.DataType.FLOAT)
+
+
+def _as_float(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
+    return ir.tensor(tensor.numpy().astype("float32"), name=tensor.name)
+
+
+def _retype_attributes(node: ir.Node) -> None:
+    for name, attribute in list(node.attributes.items()):
+        if attribute.type == ir.AttributeType.TENSOR and attribute.as_tensor().dtype in HALF:
+            node.attributes[name] = ir.AttrTensor(name, _as_float(attribute.as_tensor()))
+        elif (
+            name in _TYPE_ATTRIBUTES
+            and attribute.type == ir.AttributeType.INT
+            and attribute.as_int() in {int(dtype) for dtype in HALF}
+        ):
+            node.attributes[name] = ir.AttrInt64(name, int(ir.DataType.FLOAT))

@@ -1,0 +1,218 @@
+"""The element type of every value of a graph, from what each operator's schema says about types.
+
+An ONNX operator names the types of its inputs and outputs by variables ("T"); an output has the type of an input with
+the same variable, or the only type that its variable allows. A handful of operators say their type in an attribute,
+and control flow takes it from its bodies. Shapes and values are not needed, so this works where shape inference gives
+up. What ONNX Runtime's own operators (domain com.microsoft) give back follows its documentation
+(docs/ContribOperators.md); for other domains only what the model declares is known.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx
+import onnx_ir as ir
+
+from parityscope.arithmetic._graphs import bodies
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["LIKE_FIRST_INPUT", "infer_types"]
+
+# Operators of com.microsoft whose outputs all have the element type of their first input.
+LIKE_FIRST_INPUT = frozenset(
+    {
+        "Attention",
+        "BiasAdd",
+        "BiasGelu",
+        "BiasSoftmax",
+        "BiasSplitGelu",
+        "FastGelu",
+        "FusedConv",
+        "FusedGemm",
+        "FusedMatMul",
+        "Gelu",
+        "GemmFastGelu",
+        "GroupNorm",
+        "GroupQueryAttention",
+        "MultiHeadAttention",
+        "NhwcConv",
+        "NhwcFusedConv",
+        "QuickGelu",
+        "RotaryEmbedding",
+        "SimplifiedLayerNormalization",
+        "SkipGroupNorm",
+        "SkipLayerNormalization",
+        "SkipSimplifiedLayerNormalization",
+        "TransposeMatMul",
+    }
+)
+# Attributes that hold the element type of the first output, and what their absence or 0 means (None: as the input).
+_SAID_BY_ATTRIBUTE: dict[str, tuple[str, ir.DataType | None]] = {
+    "BlackmanWindow": ("output_datatype", ir.DataType.FLOAT),
+    "HannWindow": ("output_datatype", ir.DataType.FLOAT),
+    "HammingWindow": ("output_datatype", ir.DataType.FLOAT),
+    "MelWeightMatrix": ("output_datatype", ir.DataType.FLOAT),
+    "Cast": ("to", None),
+    "BitCast": ("to", None),
+    "EyeLike": ("dtype", None),
+    "Bernoulli": ("dtype", None),
+    "RandomNormal": ("dtype", ir.DataType.FLOAT),
+    "RandomUniform": ("dtype", ir.DataType.FLOAT),
+    "RandomNormalLike": ("dtype", None),
+    "RandomUniformLike": ("dtype", None),
+    "Multinomial": ("dtype", ir.DataType.INT32),
+}
+# Operators whose first output has the element type of an input although the variables differ: what goes into or
+# comes out of a sequence or an optional.
+_ELEMENTS = {
+    "SequenceAt": 0,
+    "ConcatFromSequence": 0,
+    "OptionalGetElement": 0,
+}
+_MAKE_SEQUENCES = frozenset(
+    {"SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceMap", "SplitToSequence"}
+)
+
+
+def infer_types(model: ir.Model) -> None:
+    """Sets the type of every value whose type can be told; others keep what the model declares, or nothing."""
+    _visit(model.graph, model.opset_imports)
+
+
+def _visit(graph: ir.Graph, opsets: dict[str, int]) -> None:
+    for node in graph:
+        _enter(node)
+        for body in bodies(node):
+            _visit(body, opsets)
+        for index, (value, dtype) in enumerate(zip(node.outputs, _types(node, opsets), strict=False)):
+            if dtype is not None and (value.type is None or value.dtype != dtype):
+                value.type = _held(node, index, dtype)
+
+
+def _enter(node: ir.Node) -> None:
+    """Gives the inputs of a Loop's or Scan's body the types of what is fed to them."""
+    offset = {"Loop": 2, "Scan": 0}.get(node.op_type)
+    if offset is None:
+        return
+    for body in bodies(node):
+        for inner, outer in zip(body.inputs[offset:], node.inputs[offset:], strict=False):
+            if inner.type is None and outer is not None:
+                inner.type = outer.type
+
+
+def _types(node: ir.Node, opsets: dict[str, int]) -> list[ir.DataType | None]:
+    """The element type of each output, as far as it can be told."""
+    if inner := bodies(node):
+        skipped = 1 if node.op_type == "Loop" else 0
+        return [value.dtype for value in inner[0].outputs[skipped:]]
+    if node.op_type in LIKE_FIRST_INPUT and not _schema(node, opsets):
+        return [_input_type(node, 0)] * len(node.outputs)
+    schema = _schema(node, opsets)
+    if schema is None:
+        return []
+    bound = _bound(node, schema)
+    allowed = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
+    found = [_output_type(formal, bound, allowed) for formal in _formals(schema.outputs, len(node.outputs))]
+    if node.op_type == "LayerNormalization":  # mean and deviation, in the type they were computed in
+        found[1:] = [_said(node, "stash_type") or ir.DataType.FLOAT] * (len(node.outputs) - 1)
+    special = _special(node)
+    return [special, *found[1:]] if special is not None else found
+
+
+def _special(node: ir.Node) -> ir.DataType | None:
+    """The type of the first output where an attribute says it, or an input in a way that variables do not."""
+    if node.op_type in _SAID_BY_ATTRIBUTE:
+        name, default = _SAID_BY_ATTRIBUTE[node.op_type]
+        return _said(node, name) or default or _input_type(node, 0)
+    if node.op_type in {"ConstantOfShape", "Constant"}:
+        if "value" in node.attributes:
+            return node.attributes["value"].as_tensor().dtype
+        return ir.DataType.FLOAT if node.op_type == "ConstantOfShape" or _holds_floats(node) else None
+    if node.op_type == "QuantizeLinear":
+        return _said(node, "output_dtype")
+    if node.op_type == "DequantizeLinear":
+        return _said(node, "output_dtype") or _input_type(node, 1)
+    if node.op_type in {"SequenceConstruct", "SplitToSequence", "Optional", "SequenceInsert"}:
+        return _input_type(node, 1 if node.op_type == "SequenceInsert" else 0)
+    return _input_type(node, _ELEMENTS[node.op_type]) if node.op_type in _ELEMENTS else None
+
+
+def _said(node: ir.Node, name: str) -> ir.DataType | None:
+    """The element type in an attribute; None where it is absent or 0."""
+    number = node.attributes[name].as_int() if name in node.attributes else 0
+    return ir.DataType(number) if number else None
+
+
+def _holds_floats(node: ir.Node) -> bool:
+    return "value_float" in node.attributes or "value_floats" in node.attributes
+
+
+def _bound(node: ir.Node, schema: onnx.defs.OpSchema) -> dict[str, ir.DataType]:
+    """Type variable -> element type, from the inputs."""
+    bound: dict[str, ir.DataType] = {}
+    for index, formal in enumerate(_formals(schema.inputs, len(node.inputs))):
+        dtype = _input_type(node, index)
+        if dtype is not None and formal is not None and formal.is_homogeneous:
+            bound.setdefault(formal.type_str, dtype)
+    return bound
+
+
+def _output_type(
+    formal: onnx.defs.OpSchema.FormalParameter | None, bound: dict[str, ir.DataType], allowed: dict[str, Sequence[str]]
+) -> ir.DataType | None:
+    if formal is None:
+        return None
+    if formal.type_str in bound:
+        return bound[formal.type_str]
+    choices = allowed.get(formal.type_str, [formal.type_str])
+    return _named(choices[0]) if len(choices) == 1 else None
+
+
+def _formals(
+    formals: Sequence[onnx.defs.OpSchema.FormalParameter], count: int
+) -> list[onnx.defs.OpSchema.FormalParameter | None]:
+    """The formal parameter of each of `count` actual ones: the last one is repeated if it is variadic."""
+    found: list[onnx.defs.OpSchema.FormalParameter | None] = list(formals[:count])
+    variadic = bool(formals) and formals[-1].option == onnx.defs.OpSchema.FormalParameterOption.Variadic
+    return found + [formals[-1] if variadic else None] * (count - len(found))
+
+
+def _input_type(node: ir.Node, index: int) -> ir.DataType | None:
+    value = node.inputs[index] if index < len(node.inputs) else None
+    return None if value is None or value.type is None else value.dtype
+
+
+def _schema(node: ir.Node, opsets: dict[str, int]) -> onnx.defs.OpSchema | None:
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    version = opsets.get(domain, opsets.get("ai.onnx", 1) if not domain else 1)
+    try:
+        return onnx.defs.get_schema(node.op_type, version, domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+def _held(node: ir.Node, index: int, dtype: ir.DataType) -> ir.TypeProtocol:
+    """The type of an output with elements of `dtype`: a tensor, or what the operator wraps tensors in."""
+    first = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
+    if node.op_type in _MAKE_SEQUENCES:
+        return ir.SequenceType(ir.TensorType(dtype))
+    if (inner := bodies(node)) and (declared := inner[0].outputs[index + (node.op_type == "Loop")].type) is not None:
+        return declared
+    if node.op_type == "Optional":
+        return ir.OptionalType(first or ir.TensorType(dtype))
+    if node.op_type == "OptionalGetElement" and isinstance(first, ir.OptionalType):
+        return first.elem_type
+    if node.op_type in {"Identity", "OptionalGetElement"} and first is not None:
+        return first
+    return ir.TensorType(dtype)
+
+
+def _named(text: str) -> ir.DataType | None:
+    """The element type that a schema calls "tensor(float)"; None for what is not a tensor."""
+    if not text.startswith("tensor("):
+        return None
+    name = text[len("tensor(") : -1].upper()
+    return ir.DataType[name] if name in ir.DataType.__members__ else None

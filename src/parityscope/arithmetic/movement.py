@@ -1,0 +1,135 @@
+"""Which tensors need no rounding of their own because they only hold numbers that were rounded before.
+
+Rounding is idempotent, and these operators copy elements of their inputs, choose among them, change their sign or put
+in zeros, all of which every format represents. Leaving such an operator out of the table costs time; putting one in
+that computes would lose a rounding.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from parityscope.arithmetic._graphs import bodies
+
+if TYPE_CHECKING:
+    from parityscope.arithmetic.sites import Plan
+
+__all__ = ["MOVES", "already_rounded"]
+
+MOVES = frozenset(
+    {
+        "Abs",
+        "CenterCropPad",
+        "Clip",
+        "Compress",
+        "Concat",
+        "ConcatFromSequence",
+        "DepthToSpace",
+        "Expand",
+        "Flatten",
+        "Gather",
+        "GatherElements",
+        "GatherND",
+        "GlobalMaxPool",
+        "Identity",
+        "Max",
+        "MaxPool",
+        "Min",
+        "Neg",
+        "Pad",
+        "ReduceMax",
+        "ReduceMin",
+        "Relu",
+        "Reshape",
+        "ReverseSequence",
+        "ScatterElements",
+        "ScatterND",
+        "Slice",
+        "SpaceToDepth",
+        "Split",
+        "Squeeze",
+        "Tile",
+        "TopK",
+        "Transpose",
+        "Trilu",
+        "Unsqueeze",
+        "Where",
+    }
+)
+# With one of these attributes the operator brings in a number of its own, or computes.
+_COMPUTES_WITH = {
+    "Clip": ("min", "max"),  # before opset 11; inputs since, and rounded there
+    "Pad": ("value",),  # before opset 11
+    "ScatterElements": ("reduction",),
+    "ScatterND": ("reduction",),
+}
+# The first of its body's inputs and of its own inputs that hold data, and the first of the body's outputs.
+_LOOPS = {"Loop": (2, 1), "Scan": (0, 0)}
+
+
+def already_rounded(model: ir.Model, plan: Plan) -> frozenset[ir.Value]:
+    """The values that, with every other one rounded as `plan` says, hold only numbers of their own format."""
+    found: set[ir.Value] = set()
+    for node in model.graph.all_nodes():
+        inner = bodies(node)
+        found.update(value for body in inner for value in body.inputs if _enters_rounded(value, node, body, plan))
+        if inner:
+            found.update(value for value in node.outputs if _leaves_rounded(value, node, inner, plan))
+        elif _moves(node):
+            found.update(value for value in node.outputs if _copies_rounded(value, node, plan))
+    return frozenset(found)
+
+
+def _moves(node: ir.Node) -> bool:
+    computes = any(name in node.attributes for name in _COMPUTES_WITH.get(node.op_type, ()))
+    return node.op_type in MOVES and not node.domain and not computes
+
+
+def _copies_rounded(value: ir.Value, node: ir.Node, plan: Plan) -> bool:
+    data = [each for index, each in enumerate(node.inputs) if each is not None and plan.reads_rounded(node, index)]
+    return all(_same_format(each, value, plan) for each in data if not _no_float(each))
+
+
+def _enters_rounded(value: ir.Value, node: ir.Node, body: ir.Graph, plan: Plan) -> bool:
+    """An input of a body: rounded if what is fed to it is, at the start and from one iteration to the next."""
+    if node.op_type not in _LOOPS or len(node.inputs) != len(body.inputs):
+        return False
+    first_input, first_output = _LOOPS[node.op_type]
+    position = next(index for index, each in enumerate(body.inputs) if each is value)
+    feeds = [node.inputs[position]]
+    if first_input <= position < _carried_end(node, body):
+        feeds.append(body.outputs[position - first_input + first_output])
+    return all(each is not None and _same_format(each, value, plan) for each in feeds)
+
+
+def _leaves_rounded(value: ir.Value, node: ir.Node, inner: list[ir.Graph], plan: Plan) -> bool:
+    """An output of control flow: rounded if every body gives it rounded, and what comes out after no iteration is."""
+    position = next(index for index, each in enumerate(node.outputs) if each is value)
+    first_input, first_output = _LOOPS.get(node.op_type, (0, 0))
+    sources = [body.outputs[position + first_output] for body in inner]
+    if node.op_type in _LOOPS and position + first_input < min(_carried_end(node, inner[0]), len(node.inputs)):
+        start = node.inputs[position + first_input]
+        sources.extend([] if start is None else [start])
+    return all(_same_format(each, value, plan) for each in sources)
+
+
+def _carried_end(node: ir.Node, body: ir.Graph) -> int:
+    """Behind the last input of `body` that the iteration before gives."""
+    scanned = node.attributes["num_scan_inputs"].as_int() if node.op_type == "Scan" else 0
+    return len(body.inputs) - scanned
+
+
+def _same_format(source: ir.Value, value: ir.Value, plan: Plan) -> bool:
+    return source in plan.storage and plan.storage[source] == plan.storage.get(value)
+
+
+def _no_float(value: ir.Value) -> bool:
+    """Whether a value certainly holds no floats of its own: a tensor of another type, or a sequence of tensors.
+
+    What goes into a sequence was rounded before it went in.
+    """
+    if value.type is None:
+        return False
+    return not isinstance(value.type, ir.TensorType) or not value.type.dtype.is_floating_point()

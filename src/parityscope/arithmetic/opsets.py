@@ -1,0 +1,80 @@
+"""A graph in the form that the simulation rewrites: an opset that has the Cast it needs, and constants as initializers.
+
+Functions are inlined.
+Old opsets are converted up by ONNX's own converter (`onnx.version_converter`). Weights step aside for that, so that
+a model of any size passes through it, and come back by name.
+"""
+
+from __future__ import annotations
+
+import onnx
+import onnx_ir as ir
+from onnx import version_converter
+from onnx_ir.passes import common
+
+from parityscope.errors import ParityError
+
+__all__ = ["prepared"]
+
+_SMALL = 1024  # bytes; the converter looks into small constants (axes, scales), never into weights. Chosen.
+_BATCHED_SCAN = 8  # the converter passes its Scan on unchanged although opset 9 gave it another meaning
+_IR_VERSION = 9  # the first that may hold float8 (ONNX 1.14); all runtimes of interest read it
+
+
+def prepared(model: ir.Model, opset: int) -> ir.Model:
+    """A copy of `model` of at least `opset`, without functions and with constants as initializers where possible.
+
+    Raises:
+        ParityError: the model's opset cannot be converted up.
+    """
+    model.graph.sort()  # some converters append their Casts at the end; that is no order to clone or to walk in
+    copy = model.clone()
+    for change in (common.InlinePass(), common.RemoveInitializersFromInputsPass()):
+        copy = change(copy).model
+    copy = _lifted(copy)
+    if not {"", "ai.onnx"} & set(copy.opset_imports):  # no node of ONNX's own domain, so any opset will do
+        copy.opset_imports[""] = opset
+    elif _opset(copy) < opset:
+        copy = _lifted(_converted(copy, opset))
+    copy.ir_version = max(copy.ir_version or 0, _IR_VERSION)
+    return copy
+
+
+def _opset(model: ir.Model) -> int:
+    return model.opset_imports.get("", model.opset_imports.get("ai.onnx", 1))
+
+
+def _lifted(model: ir.Model) -> ir.Model:
+    return common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model).model
+
+
+def _converted(model: ir.Model, opset: int) -> ir.Model:
+    if _opset(model) == _BATCHED_SCAN and any(node.op_type == "Scan" for node in model.graph.all_nodes()):
+        raise ParityError(
+            "Scan of opset 8 loops over a batch as well, and cannot be converted to the Scan of later opsets",
+            fix="export the model again with opset 9 or newer",
+        )
+    weights: dict[str, ir.TensorProtocol] = {}
+    for name, value in list(model.graph.initializers.items()):
+        tensor = value.const_value
+        if tensor is None:
+            continue
+        if tensor.nbytes > _SMALL:
+            weights[name] = tensor
+            model.graph.initializers.pop(name)
+            model.graph.inputs.append(value)
+        elif isinstance(tensor, ir.ExternalTensor):
+            value.const_value = ir.tensor(tensor.numpy(), name=name)
+    try:
+        proto = version_converter.convert_version(ir.to_proto(model), opset)
+    except (RuntimeError, ValueError, TypeError, onnx.checker.ValidationError) as error:
+        raise ParityError(
+            f"opset {_opset(model)} cannot be converted to {opset}, which the simulation needs: {error}",
+            fix=f"export the model again with opset {opset} or newer",
+        ) from error
+    converted = ir.from_proto(proto)
+    for value in [value for value in converted.graph.inputs if value.name in weights]:
+        converted.graph.inputs.remove(value)
+        value.const_value = weights[str(value.name)]
+        converted.graph.register_initializer(value)
+    return converted

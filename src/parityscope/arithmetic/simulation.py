@@ -1,0 +1,106 @@
+"""A graph that computes as an engine of lower precision would, out of a model in full precision.
+
+Every compute node stays float32 (multiply-accumulate in FP32, as tensor cores do with their wider accumulators), and
+tensors are rounded where an engine would store them: after every operator for float16, bfloat16 and float8, at the
+inputs of products for TF32. `sites` says what is rounded, `movement` what needs no second rounding, `detyping` what
+happens to models that hold float16 values themselves, and `inserting` how a rounding is done.
+
+What that leaves out: engines fuse operators and keep the tensors between them in registers, so rounding after every
+operator is an upper estimate for chains of pointwise operators and for normalizations that run in FP32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from parityscope.arithmetic._graphs import Names
+from parityscope.arithmetic.detyping import retype
+from parityscope.arithmetic.element_types import infer_types
+from parityscope.arithmetic.formats import Format, format_named
+from parityscope.arithmetic.inserting import insert
+from parityscope.arithmetic.movement import already_rounded
+from parityscope.arithmetic.opsets import prepared
+from parityscope.arithmetic.primitives import Rewriting
+from parityscope.arithmetic.sites import not_simulated, uniform
+from parityscope.errors import ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx_ir as ir
+
+    from parityscope.arithmetic.rounding import Overflow
+    from parityscope.records import Skip
+
+__all__ = ["PRECISIONS", "Simulation", "detype", "simulate"]
+
+# Precisions that can be simulated, with the first opset that has what it needs: Clip with inputs (11), Cast to
+# bfloat16 (13) and to float8 (19).
+PRECISIONS = {"tf32": 11, "f16": 7, "bf16": 13, "f8e4m3": 19, "f8e5m2": 19}
+_OLDEST = 7  # the oldest opset that ONNX Runtime runs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """A graph of FP32 nodes with roundings between them.
+
+    `precision` is the format's short name, or "" for a model as it is typed. `tensors` and `weights` hold the names
+    of what is stored rounded, `operands` of what is rounded on its way into a product, each with its format's short
+    name. A tensor keeps its name for its rounded numbers; a model input is read as `<name>::rounded`. `notes` says
+    what could not be simulated.
+    """
+
+    model: ir.Model
+    precision: str
+    tensors: Mapping[str, str]
+    weights: Mapping[str, str]
+    operands: Mapping[str, str]
+    notes: tuple[Skip, ...] = ()
+
+
+def simulate(model: ir.Model, precision: Format | str, *, overflow: Overflow = "infinity") -> Simulation:
+    """The graph of `model` in a uniform precision; `model` itself is only put in topological order.
+
+    Values that are float16 or bfloat16 by their own type stay in that format.
+
+    Args:
+        model: Any opset from 7; older ones than the precision needs are converted up.
+        precision: One of `PRECISIONS`.
+        overflow: What becomes of weights beyond the format's range: infinity as in IEEE 754, or the largest finite
+            number, as TensorRT does. Tensors overflow to infinity as hardware conversions do; in float8 they follow
+            this too.
+
+    Raises:
+        ParityError: the format cannot be simulated, or the opset cannot be converted up.
+    """
+    number_format = format_named(precision) if isinstance(precision, str) else precision
+    if number_format.name not in PRECISIONS:
+        raise ParityError(
+            f"{number_format.name} cannot be simulated in float32", fix=f"use one of: {', '.join(PRECISIONS)}"
+        )
+    return _simulated(model, number_format, overflow)
+
+
+def detype(model: ir.Model) -> Simulation:
+    """The graph of `model` as its own types say: float16 and bfloat16 values rounded, float32 ones left alone."""
+    return _simulated(model, None, "infinity")
+
+
+def _simulated(model: ir.Model, number_format: Format | None, overflow: Overflow) -> Simulation:
+    copy = prepared(model, PRECISIONS[number_format.name] if number_format else _OLDEST)
+    infer_types(copy)
+    names = Names(copy)
+    typed, settled, kept = retype(copy, names)
+    notes = [*kept, *not_simulated(copy, number_format)]
+    plan = uniform(copy, number_format, typed)
+    settled |= already_rounded(copy, plan)
+    inserted = insert(plan, settled, Rewriting(model=copy, names=names, overflow=overflow))
+    return Simulation(
+        model=copy,
+        precision=number_format.name if number_format else "",
+        tensors=inserted.tensors,
+        weights=inserted.weights,
+        operands=inserted.operands,
+        notes=tuple(notes),
+    )

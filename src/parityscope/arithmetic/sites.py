@@ -1,0 +1,217 @@
+"""What is rounded: which tensors an engine stores in a format, which inputs it rounds on their way into a product.
+
+A `Plan` says it value by value and input by input, so that any assignment of formats can be written down;
+`uniform` is the plan of one format for a whole graph. What keeps full precision, and why:
+
+* integers, booleans, strings: not floating point;
+* inputs that say *how* and not *what* to compute (`EXACT_INPUTS`: the scales of Resize, the limits of Range, a
+  quantization scale): engines keep them in FP32 or read them on the host;
+* shape arithmetic: floats computed from shapes and constants alone that end in such inputs alone (`Shape -> Cast ->
+  Mul -> Floor -> Cast -> Reshape`): engines evaluate it on the host. The same float also used as data is rounded there.
+
+float64 tensors are rounded as float32 ones are: no engine of lower precision keeps them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from parityscope.arithmetic._graphs import all_values, bodies, constant_tensor
+from parityscope.arithmetic.formats import FORMATS
+from parityscope.records import Skip
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from parityscope.arithmetic.formats import Format
+
+__all__ = ["EXACT_INPUTS", "PRODUCTS", "Plan", "not_simulated", "uniform"]
+
+# Inputs that steer an operator, by operator: never rounded, and where shape arithmetic may end.
+EXACT_INPUTS: Mapping[str, tuple[int, ...]] = {
+    "AffineGrid": (1,),
+    "BlackmanWindow": (0,),
+    "CenterCropPad": (1,),
+    "ConstantOfShape": (0,),
+    "DFT": (1, 2),
+    "DequantizeLinear": (1, 2),
+    "Dropout": (1, 2),
+    "Expand": (1,),
+    "Gather": (1,),
+    "GatherElements": (1,),
+    "GatherND": (1,),
+    "HammingWindow": (0,),
+    "HannWindow": (0,),
+    "If": (0,),
+    "Loop": (0, 1),
+    "NonMaxSuppression": (2, 3, 4),
+    "OneHot": (1,),
+    "Pad": (1, 3),
+    "QuantizeLinear": (1, 2),
+    "Range": (0, 1, 2),
+    "ReduceL1": (1,),
+    "ReduceL2": (1,),
+    "ReduceLogSum": (1,),
+    "ReduceLogSumExp": (1,),
+    "ReduceMax": (1,),
+    "ReduceMean": (1,),
+    "ReduceMin": (1,),
+    "ReduceProd": (1,),
+    "ReduceSum": (1,),
+    "ReduceSumSquare": (1,),
+    "Reshape": (1,),
+    "Resize": (1, 2, 3),
+    "STFT": (1, 3),
+    "ScatterElements": (1,),
+    "ScatterND": (1,),
+    "Slice": (1, 2, 3, 4),
+    "Split": (1,),
+    "SplitToSequence": (1,),
+    "Squeeze": (1,),
+    "Tile": (1,),
+    "TopK": (1,),
+    "Trilu": (1,),
+    "Unsqueeze": (1,),
+    "Upsample": (1,),
+}
+# Operators that multiply and accumulate, and the inputs that tensor cores take in TF32 (a bias is added in FP32).
+# FusedConv, FusedGemm, FusedMatMul and NhwcFusedConv are ONNX Runtime's names for the same with an epilogue.
+PRODUCTS: Mapping[str, tuple[int, ...] | None] = {
+    "Conv": (0, 1),
+    "ConvTranspose": (0, 1),
+    "Einsum": None,  # all of them
+    "FusedConv": (0, 1),
+    "FusedGemm": (0, 1),
+    "FusedMatMul": (0, 1),
+    "Gemm": (0, 1),
+    "MatMul": (0, 1),
+    "NhwcFusedConv": (0, 1),
+}
+# Operators with arithmetic inside that cannot be rounded from outside: in storage formats, and in products' inputs.
+_STATE_INSIDE = {
+    "GRU": "the state between time steps",
+    "LSTM": "the state between time steps",
+    "RNN": "the state between time steps",
+}
+_PRODUCTS_INSIDE = frozenset({"Attention", "DeformConv", "FlexAttention", "GRU", "LSTM", "MultiHeadAttention", "RNN"})
+_FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is rounded to what.
+
+    `storage`: tensors by the format they are kept in. `operands`: inputs (node, index) by the format in which a
+    product takes them. `exact`: inputs (node, index) that read the value as it was before it was rounded for storage.
+    """
+
+    storage: Mapping[ir.Value, Format]
+    operands: Mapping[tuple[ir.Node, int], Format]
+    exact: frozenset[tuple[ir.Node, int]]
+
+    def reads_rounded(self, node: ir.Node, index: int) -> bool:
+        """Whether input `index` of `node` reads what is stored."""
+        return (node, index) not in self.exact
+
+
+def uniform(model: ir.Model, number_format: Format | None, typed: Mapping[ir.Value, Format]) -> Plan:
+    """The plan of one format for the whole graph.
+
+    `typed` holds the values whose own type is a format: they stay in that. With `number_format` None only those are
+    rounded ("as typed"); TF32 concerns products' inputs only, any other format whatever is stored.
+    """
+    # A value that is float16 by its own type is that for whoever reads it.
+    exact = frozenset((node, index) for node, index in _exact(model) if _input(node, index) not in typed)
+    storage = dict(typed)
+    operands: dict[tuple[ir.Node, int], Format] = {}
+    if number_format is not None and number_format.name == "tf32":
+        operands = {
+            use: number_format
+            for use, value in _product_inputs(model)
+            if value not in storage or not number_format.contains(storage[value])
+        }
+    elif number_format is not None:
+        floats = (value for value in all_values(model) if _is_float(value))
+        storage.update((value, number_format) for value in floats if value not in typed)
+    return Plan(storage=storage, operands=operands, exact=exact)
+
+
+def not_simulated(model: ir.Model, number_format: Format | None) -> list[Skip]:
+    """What `uniform` cannot round: values of unknown type and arithmetic inside operators."""
+    skips = []
+    unknown = [str(value.name) for value in all_values(model) if value.name and value.type is None]
+    if unknown:
+        skips.append(
+            Skip(
+                what=f"rounding of {len(unknown)} tensors: {', '.join(unknown[:5])}{', ...' if unknown[5:] else ''}",
+                reason="their element type is neither declared nor known for the operator that makes them",
+                fix="declare the types in the model's value_info",
+            )
+        )
+    tf32 = number_format == FORMATS["tf32"]
+    inside = dict.fromkeys(_PRODUCTS_INSIDE, "the inputs of the products inside it") if tf32 else _STATE_INSIDE
+    found: dict[str, int] = {}
+    for node in model.graph.all_nodes():
+        if node.op_type in inside:
+            found[node.op_type] = found.get(node.op_type, 0) + 1
+    for op_type, count in found.items():
+        skips.append(
+            Skip(
+                what=f"rounding inside {count} {op_type} {'node' if count == 1 else 'nodes'}",
+                reason=f"{inside[op_type]} cannot be reached from outside the operator; it stays in FP32",
+            )
+        )
+    return skips
+
+
+def _input(node: ir.Node, index: int) -> ir.Value | None:
+    return node.inputs[index] if index < len(node.inputs) else None
+
+
+def _is_float(value: ir.Value) -> bool:
+    return isinstance(value.type, ir.TensorType) and value.dtype in _FLOATS
+
+
+def _product_inputs(model: ir.Model) -> list[tuple[tuple[ir.Node, int], ir.Value]]:
+    found = []
+    for node in model.graph.all_nodes():
+        if node.op_type not in PRODUCTS:
+            continue
+        for index in PRODUCTS[node.op_type] or range(len(node.inputs)):
+            value = node.inputs[index]
+            # Products of float64 are not computed by tensor cores in TF32.
+            if value is not None and value.type is not None and value.dtype == ir.DataType.FLOAT:
+                found.append(((node, index), value))
+    return found
+
+
+def _exact(model: ir.Model) -> frozenset[tuple[ir.Node, int]]:
+    """The inputs that keep full precision: steering inputs, and every input of shape arithmetic."""
+    nodes = list(model.graph.all_nodes())
+    steering = {(node, index) for node in nodes for index in EXACT_INPUTS.get(node.op_type, ())}
+    static = _from_shapes(nodes)
+    arithmetic: set[ir.Node] = set()
+    for node in reversed(nodes):  # users come behind what they use
+        uses = [use for value in node.outputs for use in value.uses()]
+        ends = any(value.is_graph_output() for value in node.outputs)
+        if node in static and uses and not ends and all(use in steering or use[0] in arithmetic for use in uses):
+            arithmetic.add(node)
+    return frozenset(steering | {(node, index) for node in arithmetic for index in range(len(node.inputs))})
+
+
+def _from_shapes(nodes: list[ir.Node]) -> set[ir.Node]:
+    """The nodes whose outputs depend on shapes and constants alone."""
+    found: set[ir.Node] = set()
+    for node in nodes:
+        if bodies(node):
+            continue
+        if node.op_type in {"Shape", "Size", "Constant"}:
+            found.add(node)
+            continue
+        inputs = [value for value in node.inputs if value is not None]
+        if inputs and all(constant_tensor(value) is not None or value.producer() in found for value in inputs):
+            found.add(node)
+    return found

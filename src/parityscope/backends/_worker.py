@@ -1,0 +1,67 @@
+"""The child's side of `_child.py`: `python -m parityscope.backends._worker SCRATCH REQUESTS_FD ANSWERS_FD`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from parityscope.backends import Capture, backend
+from parityscope.backends.targets import parse_target
+from parityscope.case import Sample
+from parityscope.case.model import load_model
+from parityscope.errors import ParityError
+from parityscope.trace import read_safetensors, write_safetensors
+
+if TYPE_CHECKING:
+    from parityscope.backends import Session
+
+__all__ = ["main"]
+
+
+def main(scratch: Path, requests: IO[str], answers: IO[str]) -> None:
+    """Answers requests until the parent closes its pipe."""
+    job = json.loads((scratch / "job.json").read_text(encoding="utf-8"))
+    with contextlib.ExitStack() as stack:
+        session: Session | None = None
+        for line in requests:
+            request = json.loads(line)
+            try:
+                if session is None:
+                    session = stack.enter_context(_open(job))
+                answer = _opened(session) if request["do"] == "open" else _run(session, scratch, request)
+            except ParityError as error:
+                answer = {"problem": error.problem, "where": error.where, "fix": error.fix}
+            answers.write(json.dumps(answer) + "\n")
+            answers.flush()
+
+
+def _open(job: dict[str, Any]) -> contextlib.AbstractContextManager[Session]:
+    target = parse_target(job["target"])
+    return backend(target.backend).open(load_model(job["model"]), target, Capture(tensors=tuple(job["tensors"])))
+
+
+def _opened(session: Session) -> dict[str, Any]:
+    return {
+        "disturbs": session.disturbs,
+        "executed": asdict(session.executed) if session.executed else None,
+        "absent": [asdict(skip) for skip in session.absent],
+        "environment": dict(session.environment),
+    }
+
+
+def _run(session: Session, scratch: Path, request: dict[str, Any]) -> dict[str, Any]:
+    arrays = {name: tensor.load() for name, tensor in read_safetensors(scratch / "inputs.safetensors").items()}
+    sample = Sample(index=request["index"], name=request["name"], arrays=arrays)
+    write_safetensors(scratch / "outputs.safetensors", session.run(sample))
+    return {"done": request["index"]}
+
+
+if __name__ == "__main__":
+    with os.fdopen(int(sys.argv[2]), "r", encoding="utf-8") as _requests:  # noqa: SIM117 - two pipes, two lines
+        with os.fdopen(int(sys.argv[3]), "w", encoding="utf-8") as _answers:
+            main(Path(sys.argv[1]), _requests, _answers)

@@ -1,0 +1,127 @@
+"""Any executable: `RUN INPUT_DIR OUTPUT_DIR`, so that a C++ or Triton deployment can be judged as it is.
+
+`command?run=./infer.sh` starts the program once for each sample. INPUT_DIR holds `000000.npz` (arrays by input name) and
+`manifest.json` (names, dtypes and shapes; the original image's path if there is one). The program writes
+`000000.npz` or `000000.safetensors` with its outputs by name into OUTPUT_DIR, and intermediate tensors too if it can.
+
+The command line is split as a shell would split it, and run without a shell. What it prints is kept and shown
+when it fails. This backend runs code that you name; it is never reused across invocations.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.backends import Backend, Capture, Probe, Session
+from parityscope.backends._process import run_program
+from parityscope.errors import ParityError
+from parityscope.trace import read_safetensors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from parityscope.case import Model, Sample
+    from parityscope.records import Target
+
+__all__ = ["BACKEND", "exchange"]
+
+STEM = "000000"
+_DEFAULT_TIMEOUT_S = 600.0  # chosen: a sample that takes longer is taken for a hang; timeout= changes it
+
+
+def _probe() -> Probe:
+    return Probe(version="1")
+
+
+@contextlib.contextmanager
+def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
+    words = shlex.split(target.option("run"))
+    if not words:
+        raise ParityError("command needs the program to run", fix="write command?run=./infer.sh")
+    if shutil.which(words[0]) is None:
+        raise ParityError(
+            f"there is no program {words[0]!r}", where=target.option("run"), fix="give its path, and make it executable"
+        )
+    timeout = seconds(target.option("timeout"), _DEFAULT_TIMEOUT_S)
+
+    def run(sample: Sample) -> Mapping[str, np.ndarray]:
+        return exchange(words, model, sample, timeout)
+
+    yield Session(run=run, disturbs="none" if not capture.tensors else "as the program does")
+
+
+def seconds(text: str, default: float) -> float:
+    """The number of seconds that an option gives ("60", "60s", "1.5"); `default` when it is empty."""
+    if not text:
+        return default
+    try:
+        value = float(text.removesuffix("s"))
+    except ValueError:
+        value = -1.0
+    if not value > 0:
+        raise ParityError(f"timeout={text!r} is not a number of seconds", fix="write timeout=60")
+    return value
+
+
+def exchange(words: list[str], model: Model, sample: Sample, timeout: float) -> dict[str, np.ndarray]:
+    """Runs `words INPUT_DIR OUTPUT_DIR` on one sample and reads what it wrote.
+
+    Raises:
+        ParityError: the program fails, is killed, takes too long, or writes nothing that can be read.
+    """
+    with tempfile.TemporaryDirectory(prefix="parityscope-command-") as scratch:
+        source, sink = Path(scratch, "inputs"), Path(scratch, "outputs")
+        source.mkdir()
+        sink.mkdir()
+        np.savez(source / f"{STEM}.npz", **dict(sample.arrays), allow_pickle=False)
+        (source / "manifest.json").write_text(json.dumps(_manifest(model, sample), indent=1), encoding="utf-8")
+        run_program([*words, str(source), str(sink)], timeout=timeout, doing=f"sample {sample.name}")
+        return _read(sink, words[0])
+
+
+def _manifest(model: Model, sample: Sample) -> dict[str, object]:
+    return {
+        "schema": "parityscope-command/1",
+        "model": str(model.path),
+        "sample": {"index": sample.index, "name": sample.name, "file": f"{STEM}.npz"},
+        "original": str(sample.original) if sample.original else None,
+        "inputs": {
+            name: {"dtype": array.dtype.name, "shape": list(array.shape)} for name, array in sample.arrays.items()
+        },
+        "outputs": [value.name for value in model.outputs],
+    }
+
+
+def _read(folder: Path, program: str) -> dict[str, np.ndarray]:
+    packed = folder / f"{STEM}.npz"
+    plain = folder / f"{STEM}.safetensors"
+    fix = f"let it write {STEM}.npz or {STEM}.safetensors, with its outputs by name, into its second argument"
+    if packed.is_file():
+        try:
+            with np.load(packed, allow_pickle=False) as file:
+                return {name: file[name] for name in file.files}
+        except (ValueError, OSError, EOFError, KeyError) as error:
+            raise ParityError(f"{program} wrote a file that cannot be read: {error}", fix=fix) from error
+    if plain.is_file():
+        return {name: np.array(tensor.load()) for name, tensor in read_safetensors(plain).items()}
+    written = ", ".join(sorted(path.name for path in folder.iterdir())) or "nothing"
+    raise ParityError(f"{program} ended well but wrote no outputs (it wrote: {written})", fix=fix)
+
+
+BACKEND = Backend(
+    name="command",
+    title="Any executable",
+    options={"run": "the command line, run as RUN INPUT_DIR OUTPUT_DIR"},
+    precisions=("f32", "tf32", "f16", "bf16", "int8"),
+    observes=True,
+    probe=_probe,
+    open=_open,
+)

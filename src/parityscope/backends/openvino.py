@@ -1,0 +1,222 @@
+"""OpenVINO on the CPU: a real reduced-precision engine that every laptop has.
+
+**What runs.** The file, compiled with `INFERENCE_PRECISION_HINT` set to the target's precision. The hint is only a hint:
+a CPU without AVX512-FP16 executes `f16` in bfloat16 if it has AVX512-BF16 or AMX, else in float32. What really ran is
+read from the compiled model (`get_runtime_model`): every executed layer tells its precision, its kernel and the ONNX
+nodes fused into it. That is the `ExecutedGraph`.
+
+**What can be observed.** A tensor that is marked as an output cannot be fused over. By default (`observe=layers`) only
+the last tensor of each executed layer is marked, which leaves the fused layers as they were; `observe=all` marks every
+tensor that was asked for. What marking changes at the outputs is measured by whoever captures.
+
+Names: OpenVINO's ONNX reader keeps value names as tensor names and node names as friendly names; a layer lists the
+friendly names fused into it in `originalLayersNames`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from parityscope.backends import Backend, Capture, Probe, Session
+from parityscope.case.graph import sites
+from parityscope.errors import ParityError
+from parityscope.records import ExecutedGraph, ExecutedLayer, Skip
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from parityscope.case import Model, Sample
+    from parityscope.records import Target
+
+__all__ = ["BACKEND"]
+
+_ELEMENT_TYPES = {"f32": "f32", "f16": "f16", "bf16": "bf16"}
+_PRECISIONS = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "f32": "f32", "f16": "f16", "bf16": "bf16"}
+# Layers that move or hold data; they say nothing about the arithmetic.
+_PASSIVE = {"Const", "Input", "Output", "Reorder", "Reshape", "Transpose", "Split", "Concatenation", "Convert"}
+
+
+def _probe() -> Probe:
+    try:
+        import openvino as ov
+    except ImportError as error:
+        return Probe(problem=f"openvino cannot be imported: {error}", fix="pip install 'parityscope[openvino]'")
+    core = ov.Core()
+    capabilities = ", ".join(core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
+    return Probe(
+        version=ov.__version__,
+        facts={"cpu": core.get_property("CPU", "FULL_DEVICE_NAME").strip(), "capabilities": capabilities},
+    )
+
+
+@contextlib.contextmanager
+def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
+    import openvino as ov
+
+    observe = target.option("observe", "layers")
+    if observe not in {"layers", "all"}:
+        raise ParityError(f"observe={observe!r} is not known", fix="use observe=layers|all")
+    precision = target.precision or "f32"
+    core = ov.Core()
+    settings: dict[str, Any] = {"INFERENCE_PRECISION_HINT": _ELEMENT_TYPES[precision], "PERFORMANCE_HINT": "LATENCY"}
+    if threads := target.option("threads"):
+        settings["INFERENCE_NUM_THREADS"] = int(threads)
+    source = _read(core, model)
+    declared = len(source.outputs)
+    names = {value.name: index for index, value in enumerate(model.outputs)}
+    absent: list[Skip] = []
+    captured: dict[str, int] = {}
+    executed = None
+    if capture.tensors:
+        wanted: Sequence[str] = capture.tensors
+        if observe == "layers":
+            plain = _compile(core, source, settings, model)
+            executed = _executed(plain, precision)
+            wanted, absent = _borders(model, executed, capture.tensors)
+            source = _read(core, model)
+        captured, missing = _mark(source, [name for name in wanted if name not in names])
+        absent.extend(missing)
+    compiled = _compile(core, source, settings, model)
+    executed = executed or _executed(compiled, precision)
+    request = compiled.create_infer_request()
+    order = {**names, **{name: declared + position for name, position in captured.items()}}
+
+    def run(sample: Sample) -> Mapping[str, np.ndarray]:
+        feeds = {value.name: sample.arrays[value.name] for value in model.inputs}
+        try:
+            request.infer(feeds)
+        except RuntimeError as error:
+            raise ParityError(
+                f"OpenVINO failed while running sample {sample.name}: {_first_line(error)}",
+                where=str(model.path),
+                fix="check that plain OpenVINO runs this model on this input",
+            ) from error
+        # The request's memory is used again by the next sample, so results are copied out.
+        return {name: request.get_output_tensor(index).data.copy() for name, index in order.items()}
+
+    yield Session(
+        run=run,
+        disturbs="none" if not capture.tensors else f"outputs marked ({observe})",
+        executed=executed,
+        absent=tuple(absent),
+        environment={
+            "openvino": ov.__version__,
+            "cpu": core.get_property("CPU", "FULL_DEVICE_NAME").strip(),
+            "executed precision": executed.executed,
+        },
+    )
+
+
+def _read(core: Any, model: Model) -> Any:
+    try:
+        return core.read_model(str(model.path))
+    except RuntimeError as error:
+        raise ParityError(
+            f"OpenVINO cannot read the model: {_first_line(error)}",
+            where=str(model.path),
+            fix="check the operators that it names against OpenVINO's list of supported ONNX operators",
+        ) from error
+
+
+def _compile(core: Any, source: Any, settings: Mapping[str, Any], model: Model) -> Any:
+    try:
+        return core.compile_model(source, "CPU", dict(settings))
+    except RuntimeError as error:
+        raise ParityError(
+            f"OpenVINO cannot compile the model: {_first_line(error)}",
+            where=str(model.path),
+            fix="check that plain OpenVINO compiles this model",
+        ) from error
+
+
+def _mark(source: Any, wanted: Sequence[str]) -> tuple[dict[str, int], list[Skip]]:
+    """Adds outputs for the tensors `wanted`; gives each one's position behind the declared outputs.
+
+    Several ONNX values may be one OpenVINO tensor (an Identity that the reader removed): they share a position.
+    """
+    ports = {name: port for node in source.get_ordered_ops() for port in node.outputs() for name in port.get_names()}
+    keys: dict[tuple[str, int], int] = {}
+    positions: dict[str, int] = {}
+    absent = []
+    for name in wanted:
+        if name not in ports:
+            absent.append(Skip(what=f"tensor {name}", reason="OpenVINO folded it away while reading the model"))
+            continue
+        key = (ports[name].get_node().get_friendly_name(), ports[name].get_index())
+        positions[name] = keys.setdefault(key, len(keys))
+    source.add_outputs(list(keys))
+    return positions, absent
+
+
+def _borders(model: Model, executed: ExecutedGraph, wanted: Sequence[str]) -> tuple[list[str], list[Skip]]:
+    """Those of `wanted` that are the last tensor of an executed layer, and a Skip for each of the others."""
+    places = sites(model.graph())
+    by_node: dict[str, list[str]] = {}
+    for tensor, site in places.items():
+        by_node.setdefault(site.node, []).append(tensor)
+        by_node.setdefault(tensor, []).append(tensor)
+    last: set[str] = set()
+    layer_of: dict[str, str] = {}
+    for layer in executed.layers:
+        members = [tensor for node in layer.nodes for tensor in by_node.get(node, [])]
+        if members:
+            deepest = max(places[tensor].index for tensor in members)
+            last.update(tensor for tensor in members if places[tensor].index == deepest)
+            layer_of.update((tensor, layer.name) for tensor in members)
+    skips = [
+        Skip(
+            what=f"tensor {name}",
+            reason=f"fused into layer {layer_of[name]}" if name in layer_of else "inside a fused layer",
+            fix="observe=all marks it, and changes the fusion",
+        )
+        for name in wanted
+        if name not in last
+    ]
+    return [name for name in wanted if name in last], skips
+
+
+def _executed(compiled: Any, requested: str) -> ExecutedGraph:
+    layers = []
+    weight: dict[str, int] = {}
+    for operation in compiled.get_runtime_model().get_ordered_ops():
+        info = {key: value.astype(str) for key, value in operation.get_rt_info().items()}
+        kind = info.get("layerType", "")
+        if kind == "Const":
+            continue
+        precision = _PRECISIONS.get(info.get("runtimePrecision", ""), info.get("runtimePrecision", ""))
+        layers.append(
+            ExecutedLayer(
+                name=operation.get_friendly_name(),
+                layer_type=kind,
+                nodes=tuple(name for name in info.get("originalLayersNames", "").split(",") if name),
+                precision=precision,
+                kernel=info.get("primitiveType", ""),
+            )
+        )
+        if kind not in _PASSIVE:
+            weight[precision] = weight.get(precision, 0) + 1
+    # The lowest float precision in which any computing layer runs decides what the engine is.
+    executed = next((name for name in ("f16", "bf16", "f32") if weight.get(name)), requested)
+    return ExecutedGraph(layers=tuple(layers), requested=requested, executed=executed)
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return next((line for line in reversed(lines) if not line.startswith("Exception from")), str(error))[:400]
+
+
+BACKEND = Backend(
+    name="openvino",
+    title="OpenVINO (CPU)",
+    options={
+        "observe": "layers (default): capture at the borders of executed layers; all: every tensor, which changes fusion",
+        "threads": "inference threads",
+    },
+    precisions=("f32", "bf16", "f16"),
+    observes=True,
+    probe=_probe,
+    open=_open,
+)

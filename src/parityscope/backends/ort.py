@@ -1,0 +1,157 @@
+"""ONNX Runtime: the usual reference, and a deployment of its own.
+
+**What runs.** The file itself, by path, as a user's program would load it. When intermediate tensors are asked for, the
+same graph with those tensors marked as outputs: ONNX Runtime then cannot fuse across them, and what that changes is
+measured and reported.
+
+**As a reference.** ONNX Runtime's CPU provider computes float16 operators in float32 and removes the roundings between
+them at every optimization level (measured), so it is no oracle for FP16 models; use `sim` for that.
+
+**TF32.** On CUDA devices TF32 is on unless it is switched off, so this backend always says which: `tf32=off` by default.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+from typing import TYPE_CHECKING, Any
+
+from parityscope.backends import Backend, Capture, Probe, Session
+from parityscope.backends._onnxruntime import OPTIMIZATION_LEVELS, open_path, open_session
+from parityscope.errors import ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import numpy as np
+
+    from parityscope.case import Model, Sample
+    from parityscope.records import Target
+
+__all__ = ["BACKEND"]
+
+_HALF = {"f16": "float16", "bf16": "bfloat16"}
+
+
+def _probe() -> Probe:
+    try:
+        import onnxruntime as ort
+    except ImportError as error:
+        return Probe(problem=f"onnxruntime cannot be imported: {error}", fix="pip install onnxruntime")
+    return Probe(version=ort.__version__, facts={"providers": ", ".join(ort.get_available_providers())})
+
+
+@contextlib.contextmanager
+def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
+    _check_declaration(model, target)
+    level = _one_of(target, "optimization", tuple(OPTIMIZATION_LEVELS), "all")
+    threads = _count(target, "threads")
+    providers, environment = _providers(target)
+    outputs = [value.name for value in model.outputs]
+    custom_ops = target.option("custom_ops")
+    if capture.tensors:
+        run = open_session(
+            model.graph(),
+            outputs=[*outputs, *(name for name in capture.tensors if name not in outputs)],
+            optimization=level,
+            threads=threads,
+            providers=providers,
+            folder=model.path.parent,
+            custom_ops=custom_ops,
+        )
+    else:
+        run = open_path(
+            model.path,
+            outputs=outputs,
+            optimization=level,
+            threads=threads,
+            providers=providers,
+            custom_ops=custom_ops,
+        )
+
+    def run_sample(sample: Sample) -> Mapping[str, np.ndarray]:
+        return run(sample.arrays)
+
+    yield Session(
+        run=run_sample, disturbs="outputs marked" if capture.tensors else "none", environment=environment
+    )
+
+
+def _providers(target: Target) -> tuple[list[Any], dict[str, str]]:
+    """The execution providers of a target and what there is to say about them."""
+    import onnxruntime as ort
+
+    environment = {"onnxruntime": ort.__version__, "machine": platform.machine()}
+    device, _, number = target.option("device", "cpu").partition(":")
+    tf32 = _one_of(target, "tf32", ("on", "off"), "off")
+    if device == "cpu":
+        if tf32 == "on":
+            raise ParityError("TF32 exists on CUDA devices only", fix="add device=cuda, or leave tf32 out")
+        return ["CPUExecutionProvider"], environment
+    if device != "cuda" or (number and not number.isdigit()):
+        raise ParityError(f"ort has no device {target.option('device')!r}", fix="use cpu, cuda or cuda:1")
+    if "CUDAExecutionProvider" not in ort.get_available_providers():
+        raise ParityError(
+            f"this onnxruntime has no CUDA provider (it has {', '.join(ort.get_available_providers())})",
+            fix="pip uninstall onnxruntime && pip install onnxruntime-gpu, on a machine with an NVIDIA GPU",
+        )
+    settings = {"device_id": number or "0", "use_tf32": "1" if tf32 == "on" else "0"}
+    return [("CUDAExecutionProvider", settings), "CPUExecutionProvider"], {**environment, "tf32": tf32}
+
+
+def _check_declaration(model: Model, target: Target) -> None:
+    """A precision is a declaration here; it must not contradict the types that the graph itself has."""
+    if not target.precision:
+        return
+    types = {
+        value.dtype.numpy().name
+        for node in model.graph().graph.all_nodes()
+        for value in node.inputs
+        if value is not None and value.dtype is not None and value.dtype.is_floating_point()
+    }
+    wanted = _HALF.get(target.precision)
+    if wanted is not None and types and wanted not in types:
+        raise ParityError(
+            f"{target.precision} is declared, but the graph holds only {', '.join(sorted(types))}",
+            where=str(model.path),
+            fix=f"convert the model to {wanted} and give it with model=PATH, or use sim:{target.precision}",
+        )
+    if target.precision == "tf32" and target.option("tf32") != "on":
+        raise ParityError("tf32 is declared but not switched on", fix="write ort:tf32?device=cuda&tf32=on")
+    if target.precision == "f32" and types & {"float16", "bfloat16"}:
+        raise ParityError(
+            f"f32 is declared, but the graph holds {', '.join(sorted(types))}",
+            where=str(model.path),
+            fix="leave the precision out, or declare f16 or bf16",
+        )
+
+
+def _one_of(target: Target, name: str, allowed: tuple[str, ...], default: str) -> str:
+    value = target.option(name, default)
+    if value not in allowed:
+        raise ParityError(f"{name}={value!r} is not known", fix=f"use {name}={'|'.join(allowed)}")
+    return value
+
+
+def _count(target: Target, name: str) -> int:
+    value = target.option(name, "0")
+    if not value.isdigit():
+        raise ParityError(f"{name}={value!r} is not a whole number", fix=f"write {name}=2")
+    return int(value)
+
+
+BACKEND = Backend(
+    name="ort",
+    title="ONNX Runtime",
+    options={
+        "optimization": "disabled, basic, extended or all (default)",
+        "threads": "threads inside an operator; 0 leaves it to the runtime",
+        "device": "cpu (default), cuda or cuda:N",
+        "tf32": "on or off (default); CUDA only",
+        "custom_ops": "path of a library with custom operators",
+    },
+    precisions=("f32", "tf32", "f16", "bf16"),
+    observes=True,
+    probe=_probe,
+    open=_open,
+)

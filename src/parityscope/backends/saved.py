@@ -1,0 +1,249 @@
+"""Outputs recorded elsewhere: `saved?path=...`, so that any deployment can be judged without being here.
+
+**What is read.** An .npz or .safetensors (one sample), a folder of them (the files in the order of their names are the
+samples), a recording (a folder with `outputs/`), Polygraphy's `--save-outputs` JSON or folder, trtexec's
+`--exportOutput` JSON, and a folder of raw bytes (`--dumpRawBindingsToFile`, or `<name>.bin`). Recording i belongs to
+sample i of the data.
+
+**Names** must be those of the model; `map=old:new,old2:new2` renames explicitly. A tensor that only one of the two
+sides has is listed with its reason, never matched loosely. Arrays are given back as they were recorded: shapes and
+dtypes are for the comparison to judge. Only trtexec's JSON has no dtypes; it takes the model's, and its values have six
+significant digits (a relative error of up to 5e-6 that the deployment does not have).
+
+**Precision** (`saved:f16?path=...`) is what the recorded deployment declares.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.backends import Backend, Capture, Probe, Session
+from parityscope.case.conformance import settled
+from parityscope.case.formats import UNREADABLE, Stored, retyped, unreadable
+from parityscope.case.formats.folder import survey
+from parityscope.case.formats.npz import open_npz
+from parityscope.case.formats.polygraphy import open_outputs
+from parityscope.case.formats.safetensors_file import open_safetensors
+from parityscope.case.formats.trtexec import Expected, open_exported, open_raw
+from parityscope.errors import ParityError
+from parityscope.records import Skip
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from parityscope.case import Model, Sample
+    from parityscope.records import Target
+
+__all__ = ["BACKEND"]
+
+_PEEK = 4096  # bytes of a JSON file that tell its kind: trtexec's first key is "name"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Recording:
+    """Recorded tensors under the model's names: model name -> name in the recording."""
+
+    stored: Stored
+    names: Mapping[str, str]
+    dtypes: Mapping[str, str]  # what the model declares, by the model's names
+
+
+def _probe() -> Probe:
+    return Probe(version="1")
+
+
+@contextlib.contextmanager
+def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
+    stored = _stored(model, target)
+    if not stored.labels:
+        raise ParityError("the recording holds no samples", where=stored.origin, fix="record at least one inference")
+    recording = _named(model, target, stored)
+    outputs = [value.name for value in model.outputs]
+    wanted = [name for name in dict.fromkeys((*outputs, *capture.tensors)) if name in recording.names]
+    if not any(name in recording.names for name in outputs):
+        recorded = stored.names(0) or ("nothing",)
+        raise ParityError(
+            f"the recording has none of the model's outputs ({', '.join(outputs)}); it has {', '.join(recorded)}",
+            where=stored.origin,
+            fix=f"say which is which: &map={recorded[0]}:{outputs[0]}",
+        )
+
+    def run(sample: Sample) -> Mapping[str, np.ndarray]:
+        return _recorded(recording, sample.index, wanted)
+
+    yield Session(
+        run=run,
+        disturbs="as it was recorded",
+        absent=tuple(_absent(model, capture, recording)),
+        environment={"recording": stored.origin, "recorded samples": str(len(stored.labels))},
+    )
+
+
+def _stored(model: Model, target: Target) -> Stored:
+    text = target.option("path")
+    path = Path(text)
+    if not text:
+        raise ParityError("saved needs the recording", fix="write saved?path=outputs.npz")
+    if not path.exists():
+        raise ParityError(f"there is no {text}", fix="give the file or folder that the deployment wrote")
+    if path.is_dir() and (path / "outputs").is_dir():
+        path = path / "outputs"
+    found = survey(path) if path.is_dir() else None
+    files = found.files if found else (path,)
+    kind = found.kind if found else path.suffix.lower().removeprefix(".")
+    origin = f"{len(files)} files in {path}" if found else str(path)
+    runner = target.option("runner")
+    shapes = _shapes(target.option("shapes"))
+    if runner and kind != "json":
+        raise ParityError(f"only Polygraphy's files have runners, and {text} is none", fix="leave runner= out")
+    if shapes and kind != "raw":
+        raise ParityError(f"only raw bytes need shapes, and {text} is not that", fix="leave shapes= out")
+    match kind:
+        case "npz":
+            return open_npz(files, origin)
+        case "safetensors":
+            return open_safetensors(files, origin)
+        case "raw" if found:
+            return open_raw(path, Expected(values=settled(model.outputs), kind="output", shapes=shapes))
+        case "json" if not found and _is_exported(path):
+            return open_exported(path, model.outputs)
+        case "json":
+            return open_outputs(files, runner, f"Polygraphy's saved outputs {path}")
+        case _:
+            raise ParityError(
+                f"{path.name} is of no kind that outputs can be read from",
+                where=str(path),
+                fix="give an .npz, .safetensors, a Polygraphy or trtexec .json, or a folder of those or of raw bytes",
+            )
+
+
+def _is_exported(path: Path) -> bool:
+    """Whether a JSON file is trtexec's: a list of objects whose first key is "name"."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            start = "".join(file.read(_PEEK).split())
+    except UNREADABLE as error:
+        raise unreadable(path, error) from error
+    return start.startswith(('[{"name":', "[]"))
+
+
+def _shapes(text: str) -> dict[str, tuple[int, ...]]:
+    shapes = {}
+    for item in text.split(",") if text else []:
+        name, colon, dims = item.rpartition(":")
+        try:
+            shapes[name] = tuple(int(dim) for dim in dims.split("x") if dims)
+        except ValueError:
+            colon = ""
+        if not colon:
+            raise ParityError(f"{item!r} is no shape", fix="write shapes=NAME:1x3x224x224,OTHER:1x10")
+    return shapes
+
+
+def _named(model: Model, target: Target, stored: Stored) -> _Recording:
+    recorded = stored.names(0)
+    known = {value.name for value in model.outputs} | _inside(model)
+    renames = _renames(target.option("map"), set(recorded), known)
+    names: dict[str, str] = {}
+    for old in recorded:
+        new = renames.get(old, old)
+        if new in names:
+            raise ParityError(
+                f"map= makes {new!r} of both {names[new]!r} and {old!r}",
+                where=stored.origin,
+                fix=f"take one of them out of map=, or rename {new!r} too",
+            )
+        names[new] = old
+    dtypes = {value.name: value.dtype for value in model.outputs}
+    return _Recording(stored=stored, names=names, dtypes=dtypes)
+
+
+def _renames(text: str, recorded: set[str], known: set[str]) -> dict[str, str]:
+    """Old to new, as `map=` says; a name may hold colons itself, if only one reading makes sense."""
+    renames: dict[str, str] = {}
+    for item in text.split(",") if text else []:
+        parts = item.split(":")
+        readings = [(":".join(parts[:cut]), ":".join(parts[cut:])) for cut in range(1, len(parts))]
+        fitting = [(old, new) for old, new in readings if old in recorded and new in known]
+        if len(fitting) == 1 and fitting[0][0] not in renames:
+            renames.update(fitting)
+            continue
+        old, new = readings[0] if readings else (item, "")
+        close = difflib.get_close_matches(old, recorded) or sorted(recorded)
+        raise ParityError(
+            f"map={item} does not go from a recorded name to a name of the model",
+            where=f"recorded: {', '.join(close)}" if old not in recorded else f"the model has no tensor {new!r}",
+            fix="write map=RECORDED:MODEL with the exact names, separated by commas",
+        )
+    return renames
+
+
+def _inside(model: Model) -> set[str]:
+    """The names of all values that the nodes of the main graph compute."""
+    return {str(value.name) for node in model.graph().graph for value in node.outputs if value.name}
+
+
+def _recorded(recording: _Recording, index: int, wanted: list[str]) -> dict[str, np.ndarray]:
+    stored = recording.stored
+    if not 0 <= index < len(stored.labels):
+        raise ParityError(
+            f"sample {index} was not recorded: the recording holds {len(stored.labels)}",
+            where=stored.origin,
+            fix=f"record every sample, or judge fewer: --samples {len(stored.labels)}",
+        )
+    missing = [name for name in wanted if recording.names[name] not in stored.names(index)]
+    if missing:
+        raise ParityError(
+            f"sample {index} ({stored.labels[index]}) has no {missing[0]!r}, which sample 0 has",
+            where=stored.origin,
+            fix="record the same tensors for every sample",
+        )
+    arrays = stored.read(index, [recording.names[name] for name in wanted])
+    return {name: _meant(name, arrays[recording.names[name]], recording) for name in wanted}
+
+
+def _meant(name: str, array: np.ndarray, recording: _Recording) -> np.ndarray:
+    """The array, where its dtype got lost as bytes in an .npz: two bytes are bfloat16, one byte is what is declared."""
+    array = retyped(array, "bfloat16" if array.dtype.itemsize == 2 else recording.dtypes.get(name, ""))
+    if array.dtype.kind == "O" or array.dtype.type is np.void:
+        raise ParityError(
+            f"{name!r} was recorded as {array.dtype}, and nothing says what that means",
+            where=recording.stored.origin,
+            fix="record it as float32, or in a .safetensors file",
+        )
+    return array
+
+
+def _absent(model: Model, capture: Capture, recording: _Recording) -> Iterator[Skip]:
+    outputs = {value.name for value in model.outputs}
+    for name in dict.fromkeys((*(value.name for value in model.outputs), *capture.tensors)):
+        if name not in recording.names:
+            fix = f"record it, or say which recorded tensor it is: &map=RECORDED:{name}"
+            yield Skip(what=f"tensor {name}", reason="it was not recorded", fix=fix, asked=name in outputs)
+    known = outputs | _inside(model) | {value.name for value in model.inputs}
+    for name, old in recording.names.items():
+        if name not in known:
+            reason = "it was recorded, and the model has no tensor of that name"
+            yield Skip(what=f"tensor {name}", reason=reason, fix=f"if it is one of the model's: &map={old}:NAME")
+
+
+BACKEND = Backend(
+    name="saved",
+    title="Outputs recorded elsewhere",
+    options={
+        "path": "the file or folder of outputs",
+        "runner": "which runner of Polygraphy's file, when there are several",
+        "map": "recorded names to the model's: old:new,old2:new2",
+        "shapes": "shapes of raw bytes whose dimensions the model leaves open: name:1x3x4,other:1x10",
+    },
+    precisions=("f32", "tf32", "f16", "bf16", "int8"),
+    observes=True,
+    probe=_probe,
+    open=_open,
+)

@@ -1,0 +1,122 @@
+"""Simulation: what a reduced-precision engine would compute, without the engine.
+
+**What runs.** A derived graph in ONNX Runtime's CPU provider, in which every operator computes in FP32 and tensors are
+rounded where an engine of the target's precision would store them: `sim:f16`, `sim:bf16` and the float8 formats round
+behind every operator, and the weights; `sim:tf32` rounds the inputs of products only. Without a precision the model
+runs as it is typed: its float16 and bfloat16 values are rounded to their own formats, which ONNX Runtime itself does
+not do on a CPU.
+
+**What it leaves out.** Fusion: an engine that keeps a chain of operators in registers rounds less often. Accumulators
+narrower than FP32. Kernels that ignore TF32. Weights beyond the range of the format become infinite as in IEEE 754, or
+the largest finite number with `overflow=saturate`, as TensorRT makes them; tensors overflow to infinity (in float8
+they follow `overflow` too).
+
+**What can be observed.** Every value of the main graph, by its own name, as stored (rounded). In a storage format
+roundings stand between all operators already, so that marking outputs prevents next to no fusion: with all tensors of
+the PP-OCRv4 detector and recogniser marked, their outputs are the same bit for bit. TF32 rounds at products only; what
+is fused between them changes with the marks, by FP32 noise that later roundings to TF32 may enlarge.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from parityscope.backends import Backend, Capture, Probe, Session
+from parityscope.errors import ParityError
+from parityscope.records import Skip
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import numpy as np
+    import onnx_ir as ir
+
+    from parityscope.arithmetic.rounding import Overflow
+    from parityscope.arithmetic.simulation import Simulation
+    from parityscope.case import Model, Sample
+    from parityscope.records import Target
+
+__all__ = ["BACKEND"]
+
+_OVERFLOW: dict[str, Overflow] = {"infinity": "infinity", "saturate": "saturate"}
+
+
+def _probe() -> Probe:
+    try:
+        import onnxruntime as ort
+    except ImportError as error:
+        return Probe(problem=f"onnxruntime cannot be imported: {error}", fix="pip install onnxruntime")
+    return Probe(version=ort.__version__)
+
+
+@contextlib.contextmanager
+def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
+    import onnxruntime as ort
+
+    from parityscope.backends._onnxruntime import open_session
+
+    threads = target.option("threads", "0")
+    if not threads.isdigit():
+        raise ParityError(f"threads={threads!r} is not a whole number", fix="write threads=2")
+    simulation = _simulation(model, target)
+    outputs = [value.name for value in model.outputs]
+    known = _names(simulation.model)
+    wanted = [name for name in capture.tensors if name not in outputs]
+    run = open_session(
+        simulation.model,
+        outputs=[*outputs, *(name for name in wanted if name in known)],
+        threads=int(threads),
+        folder=model.path.parent,
+    )
+
+    def run_sample(sample: Sample) -> Mapping[str, np.ndarray]:
+        return run(sample.arrays)
+
+    yield Session(
+        run=run_sample,
+        disturbs="outputs marked" if capture.tensors else "none",
+        absent=(*simulation.notes, *(_absent(name) for name in wanted if name not in known)),
+        environment={"onnxruntime": ort.__version__, "simulated": target.precision or "as typed"},
+    )
+
+
+def _simulation(model: Model, target: Target) -> Simulation:
+    from parityscope.arithmetic.simulation import detype, simulate
+
+    overflow = target.option("overflow", "infinity")
+    if overflow not in _OVERFLOW:
+        raise ParityError(f"overflow={overflow!r} is not known", fix=f"use overflow={'|'.join(_OVERFLOW)}")
+    if target.precision:
+        return simulate(model.graph(), target.precision, overflow=_OVERFLOW[overflow])
+    if "overflow" in dict(target.options):
+        raise ParityError("a model that runs as it is typed rounds no weights", fix="leave overflow= out, or add :f16")
+    return detype(model.graph())
+
+
+def _names(model: ir.Model) -> set[str]:
+    graph = model.graph
+    computed = {str(value.name) for node in graph for value in node.outputs}
+    return computed | set(graph.initializers) | {str(value.name) for value in graph.inputs}
+
+
+def _absent(name: str) -> Skip:
+    return Skip(
+        what=f"tensor {name}",
+        reason="the simulated graph has no such value: converting the model to a newer opset or inlining its "
+        "functions replaced it",
+    )
+
+
+BACKEND = Backend(
+    name="sim",
+    title="Simulation of reduced precision (ONNX Runtime CPU)",
+    options={
+        "overflow": "weights beyond the format's range: infinity (default) or saturate",
+        "threads": "threads inside an operator; 0 leaves it to the runtime",
+    },
+    precisions=("tf32", "f16", "bf16", "f8e4m3", "f8e5m2"),
+    observes=True,
+    probe=_probe,
+    open=_open,
+)

@@ -1,0 +1,66 @@
+"""`backend[:precision][?key=value&...]` <-> Target."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+from parityscope.errors import ParityError
+from parityscope.records import Target
+
+if TYPE_CHECKING:
+    from parityscope.backends import Backend
+
+__all__ = ["COMMON_OPTIONS", "check_target", "format_target", "parse_target"]
+
+# Options that every backend takes; `open_target` acts on them.
+COMMON_OPTIONS = {
+    "model": "another ONNX file than the reference's (a converted or repaired model)",
+    "timeout": "seconds one sample may take; the runtime then runs in a child process",
+    "isolate": "on: run in a child process, so that a crash of the runtime becomes an error",
+}
+
+
+def parse_target(text: str) -> Target:
+    """The target that `text` writes; values are percent-decoded, options keep no order.
+
+    Raises:
+        ParityError: the text is not of the form `backend[:precision][?key=value&...]`.
+    """
+    head, _, query = text.partition("?")
+    name, colon, precision = head.partition(":")
+    fix = "write it as backend[:precision][?key=value&...], for example openvino:f16 or saved?path=outputs.npz"
+    if not name or (colon and not precision):
+        raise ParityError(f"{text!r} is not a target", fix=fix)
+    options = {}
+    for item in query.split("&") if query else []:
+        key, equals, value = item.partition("=")
+        if not key or not equals:
+            raise ParityError(f"{item!r} in target {text!r} is not key=value", fix=fix)
+        if key in options:
+            raise ParityError(f"option {key!r} stands twice in target {text!r}", fix="give it once")
+        options[key] = unquote(value)
+    return Target(backend=name, precision=precision, options=tuple(sorted(options.items())))
+
+
+def format_target(target: Target) -> str:
+    """The text that `parse_target` reads back as `target`."""
+    query = "&".join(f"{key}={quote(value, safe='/:,.')}" for key, value in target.options)
+    return target.backend + (f":{target.precision}" if target.precision else "") + (f"?{query}" if query else "")
+
+
+def check_target(target: Target, backend: Backend) -> None:
+    """Refuses precisions and options that `backend` does not have.
+
+    Raises:
+        ParityError: names what is unknown and what is known.
+    """
+    if target.precision and target.precision not in backend.precisions:
+        raise ParityError(
+            f"{backend.name} has no precision {target.precision!r}",
+            fix=f"use one of: {', '.join(backend.precisions) or 'none, leave it out'}",
+        )
+    known = {**backend.options, **COMMON_OPTIONS}
+    for key, _ in target.options:
+        if key not in known:
+            raise ParityError(f"{backend.name} has no option {key!r}", fix=f"use one of: {', '.join(sorted(known))}")

@@ -1,0 +1,108 @@
+"""File formats of samples, one a file: what other programs write, read as arrays by tensor name.
+
+A format is a function that opens what lies on disk and gives a `Stored`; what can only be read once, from front to
+back (a Python loader, a folder of images, a stacked archive), gives an iterator of `Streamed` instead, and
+`case.inputs` spools it. Nothing here knows a model's rules: `case.conformance` does.
+
+Every file is data. Pickle is never read, and whatever can be wrong in a file is a `ParityError` that names it.
+"""
+
+from __future__ import annotations
+
+import lzma
+import struct
+import tokenize
+import zipfile
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from parityscope.errors import ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+    from pathlib import Path
+
+__all__ = ["UNREADABLE", "Stored", "Streamed", "dtype_of", "plain", "retyped", "unreadable"]
+
+# What zipfile, the npy header parser, json, base64 and the file system raise on damaged files.
+UNREADABLE = (
+    OSError,
+    ValueError,
+    EOFError,
+    LookupError,
+    TypeError,
+    MemoryError,
+    OverflowError,
+    SyntaxError,
+    RuntimeError,  # an encrypted archive; RecursionError; NotImplementedError: unknown compression
+    struct.error,
+    zlib.error,
+    lzma.LZMAError,
+    zipfile.BadZipFile,
+    tokenize.TokenError,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """Samples that can be read one at a time, in any order, as often as wanted.
+
+    `labels` are what a reader knows the samples by, one each; `names(i)` are the tensors of sample i, without reading
+    an element; `read(i, names)` gives those tensors. `origin` says in words what this is and where it lies.
+    """
+
+    origin: str
+    labels: tuple[str, ...]
+    names: Callable[[int], tuple[str, ...]]
+    read: Callable[[int, Collection[str]], dict[str, np.ndarray]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Streamed:
+    """One sample of a source that is read once; `original` is the image it was made from, if it was."""
+
+    label: str
+    arrays: Mapping[str, np.ndarray]
+    original: Path | None = None
+
+
+def unreadable(path: Path, error: BaseException | str) -> ParityError:
+    """The error for a file that is missing, cut short, damaged or of another kind than its name says."""
+    said = str(error) or type(error).__name__
+    return ParityError(
+        f"{path.name} cannot be read: {said}", where=str(path), fix="check that the file is whole, or write it again"
+    )
+
+
+def dtype_of(name: str) -> np.dtype[Any] | None:
+    """The dtype of a numpy or ml_dtypes name ("float32", "bfloat16"); None for "str" and what has no numpy dtype."""
+    import ml_dtypes
+
+    if name == "str":
+        return None
+    try:
+        return np.dtype(getattr(ml_dtypes, name, name))
+    except TypeError:
+        return None
+
+
+def plain(array: np.ndarray) -> np.ndarray:
+    """`array` in C order and in the machine's byte order, its shape kept (also 0-d); a copy only where needed."""
+    native = array.dtype if array.dtype.isnative else array.dtype.newbyteorder("=")
+    return np.asarray(array, dtype=native, order="C")
+
+
+def retyped(array: np.ndarray, declared: str) -> np.ndarray:
+    """`array` seen as `declared`, if it holds plain bytes of that size.
+
+    Exists because npz files store the dtypes of ml_dtypes (bfloat16, float8, int4) as nameless bytes ("V2", "V1").
+    """
+    if array.dtype.type is not np.void or array.dtype.names is not None:
+        return array
+    dtype = dtype_of(declared)
+    if dtype is None or dtype.kind != "V" or dtype.itemsize != array.dtype.itemsize:
+        return array
+    return array.view(dtype)

@@ -1,0 +1,72 @@
+"""What kind of samples a folder holds, by the names of the files in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from parityscope.case.formats import unreadable
+from parityscope.case.formats.images import IMAGE_SUFFIXES
+from parityscope.errors import ParityError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["Kind", "Survey", "survey"]
+
+Kind = Literal["npz", "safetensors", "json", "images", "raw"]
+
+_SUFFIXES: dict[str, Kind] = {
+    ".npz": "npz",
+    ".safetensors": "safetensors",
+    ".json": "json",
+    ".bin": "raw",
+    ".raw": "raw",
+}
+_NOT_SAMPLES = frozenset({"manifest.json"})  # the recorder and the `command` backend put one beside the samples
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """The kind of a folder, and its files of that kind in the order of their names."""
+
+    kind: Kind
+    files: tuple[Path, ...]
+
+
+def survey(folder: Path) -> Survey:
+    """Looks at `folder`: hidden files and files of no known kind are not samples.
+
+    Raises:
+        ParityError: there are no samples in it, or samples of two kinds.
+    """
+    found: dict[Kind, list[Path]] = {}
+    try:
+        listed = sorted(folder.iterdir())
+    except OSError as error:
+        raise unreadable(folder, error) from error
+    for path in listed:
+        if not path.name.startswith(".") and path.name not in _NOT_SAMPLES and (kind := _kind(path)):
+            found.setdefault(kind, []).append(path)
+    if len(found) > 1:
+        told = ", ".join(f"{files[0].name} ({kind})" for kind, files in found.items())
+        raise ParityError(
+            f"{folder.name} holds samples of {len(found)} kinds: {told}",
+            where=str(folder),
+            fix="give a folder with the files of one kind",
+        )
+    if not found:
+        raise ParityError(
+            f"there are no samples in {folder.name}",
+            where=str(folder),
+            fix="give a folder of .npz, .safetensors, .json (Polygraphy), .bin or .raw files, or images",
+        )
+    ((kind, files),) = found.items()
+    return Survey(kind=kind, files=tuple(files))
+
+
+def _kind(path: Path) -> Kind | None:
+    if path.is_dir():
+        return "raw" if path.name.isdigit() else None
+    suffix = path.suffix.lower()
+    return "images" if suffix in IMAGE_SUFFIXES else _SUFFIXES.get(suffix)

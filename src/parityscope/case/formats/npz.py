@@ -1,0 +1,175 @@
+"""numpy's .npz: one file a sample, or one file whose arrays are stacked along axis 0.
+
+The archive is read here and not by `numpy.load` because that one gives back raw bytes for members that are no
+arrays, keeps the last of two members of one name, and holds a whole stacked array in memory. Each member's checksum
+is verified. The layout: a zip of `<tensor name>.npy`; numpy's documentation of `numpy.lib.format` describes those.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import zipfile
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from parityscope.case.formats import UNREADABLE, Stored, Streamed, plain, unreadable
+from parityscope.errors import ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+__all__ = ["open_npz", "read_stacked_npz", "write_npz"]
+
+_SUFFIX = ".npy"
+
+
+def open_npz(paths: Sequence[Path], origin: str) -> Stored:
+    """Samples of which each is one .npz file."""
+
+    def names(index: int) -> tuple[str, ...]:
+        with _archive(paths[index]) as archive:
+            return tuple(_members(archive, paths[index]))
+
+    def read(index: int, wanted: Collection[str]) -> dict[str, np.ndarray]:
+        path = paths[index]
+        with _archive(path) as archive:
+            members = _members(archive, path)
+            return {name: _read(archive, members[name], path) for name in wanted}
+
+    return Stored(origin=origin, labels=tuple(path.name for path in paths), names=names, read=read)
+
+
+def read_stacked_npz(path: Path) -> Iterator[Streamed]:
+    """The samples of one .npz whose arrays all have one row a sample; each sample keeps a leading axis of 1.
+
+    Rows are read side by side, so one sample is in memory at a time (an array in Fortran order is read at once).
+    """
+    with _archive(path) as archive, contextlib.ExitStack() as stack:
+        columns: dict[str, tuple[int, Iterator[np.ndarray]]] = {}
+        for name, member in _members(archive, path).items():
+            try:
+                columns[name] = _rows(stack.enter_context(archive.open(member)))
+            except UNREADABLE as error:
+                raise unreadable(path, f"{name}: {error}") from error
+        for index in range(_common_length(columns, path)):
+            try:
+                arrays = {name: next(rows) for name, (_, rows) in columns.items()}
+            except UNREADABLE as error:
+                raise unreadable(path, f"row {index}: {error}") from error
+            yield Streamed(label=f"row {index} of {path.name}", arrays=arrays)
+
+
+def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes `arrays` uncompressed, making the folder; the file appears under its name when it is complete.
+
+    Any tensor name will do (`numpy.savez` cannot store one called "file").
+
+    Raises:
+        ParityError: the disk is full or the folder cannot be written to.
+    """
+    temporary = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
+            for name, array in arrays.items():
+                with archive.open(name + _SUFFIX, "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, array, allow_pickle=False)
+        temporary.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise ParityError(
+            f"{path.name} cannot be written: {error}", where=str(path), fix="free some space, or use another folder"
+        ) from error
+
+
+@contextlib.contextmanager
+def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
+    try:
+        archive = zipfile.ZipFile(path)
+    except UNREADABLE as error:
+        raise unreadable(path, error) from error
+    with archive:
+        yield archive
+
+
+def _members(archive: zipfile.ZipFile, path: Path) -> dict[str, str]:
+    """Tensor name -> member of the archive."""
+    listed = archive.namelist()
+    strangers = [member for member in listed if not member.endswith(_SUFFIX)]
+    if strangers:
+        raise ParityError(
+            f"{path.name} holds {strangers[0]!r}, which is not a .npy array",
+            where=str(path),
+            fix="write the file with numpy.savez, which stores arrays only",
+        )
+    members = {member.removesuffix(_SUFFIX): member for member in listed}
+    if len(members) != len(listed):
+        twice = next(member for member in listed if listed.count(member) > 1)
+        raise ParityError(f"{path.name} holds {twice!r} twice", where=str(path), fix="write each tensor once")
+    return members
+
+
+def _read(archive: zipfile.ZipFile, member: str, path: Path) -> np.ndarray:
+    try:
+        with archive.open(member) as file:
+            array = np.lib.format.read_array(file, allow_pickle=False)
+            _check_end(file)
+    except UNREADABLE as error:
+        raise unreadable(path, f"{member}: {error}") from error
+    return plain(array)
+
+
+def _check_end(file: IO[bytes]) -> None:
+    """Reaching the end is what makes zipfile compare the checksum; reading the right number of bytes does not."""
+    if file.read(1):
+        raise ValueError("there are bytes behind the array")
+
+
+def _rows(file: IO[bytes]) -> tuple[int, Iterator[np.ndarray]]:
+    """(number of rows, the rows, each with a leading axis of 1)."""
+    version = np.lib.format.read_magic(file)
+    header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = header(file)
+    if dtype.hasobject:
+        raise ValueError("Object arrays cannot be loaded")
+    if not shape:
+        raise ValueError("it is a scalar, and a stacked array has one row a sample")
+    return shape[0], _fortran_rows(file, shape, dtype) if fortran else _c_rows(file, shape, dtype)
+
+
+def _c_rows(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[np.ndarray]:
+    for index in range(shape[0]):
+        row = _elements(file, shape[1:], dtype).reshape((1, *shape[1:]))
+        if index == shape[0] - 1:
+            _check_end(file)
+        yield plain(row)
+
+
+def _fortran_rows(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[np.ndarray]:
+    whole = _elements(file, shape, dtype).reshape(shape, order="F")
+    _check_end(file)
+    for index in range(shape[0]):
+        yield plain(whole[index : index + 1])
+
+
+def _elements(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    data = file.read(nbytes)
+    if len(data) != nbytes:
+        raise EOFError(f"{nbytes} bytes were announced and {len(data)} are there")
+    return np.frombuffer(data, dtype)
+
+
+def _common_length(columns: Mapping[str, tuple[int, object]], path: Path) -> int:
+    lengths = {name: length for name, (length, _) in columns.items()}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+        raise ParityError(
+            f"the arrays of {path.name} do not stack the same number of samples: {told}",
+            where=str(path),
+            fix="give every array one row a sample along axis 0, or leave --stacked out if the file is one sample",
+        )
+    return next(iter(lengths.values()), 0)

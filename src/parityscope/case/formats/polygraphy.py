@@ -1,0 +1,230 @@
+"""Polygraphy's JSON: saved inputs (`--save-inputs`) and saved outputs (`--save-outputs`), read and written.
+
+* An array is `{"array": base64 of an .npy file, "polygraphy_class": "ndarray"}`.
+* Inputs are a list of `{name: array}`, or one such object.
+* Outputs are `{"lst": [[runner, [{"outputs": {name: {"values": array, "polygraphy_class": "LazyArray"}}, "runtime":
+  seconds, "runner_name": runner, "polygraphy_class": "IterationResult"}]]], "polygraphy_class": "RunResults"}`.
+* A folder of `0000000000.json`, `0000000001.json`, ... holds one iteration a file.
+* Older files name LazyArray "LazyNumpyArray", mark types as `{"__polygraphy_encoded_<type>":
+  "polygraphy_serialized_json_type"}`, and may hold an array as Latin-1 text or as an .npz; they are read, not written.
+
+Source: `polygraphy/json/serde.py` and `polygraphy/comparator/struct.py` of Polygraphy 0.53.6. Torch tensors are
+refused: their encoding needs a torch unpickler.
+
+The long strings are left in the file: a first pass replaces each by its place, so that the rest is a small JSON
+document, and an array is decoded when it is asked for. This gives random access in any of these files, at the memory
+of the arrays that are read.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import mmap
+import re
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from parityscope.case.formats import UNREADABLE, Stored, plain, unreadable
+from parityscope.errors import ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+__all__ = ["RESULTS", "open_inputs", "open_outputs", "type_of", "write_inputs", "write_outputs"]
+
+RESULTS = "RunResults"
+_CLASS = "polygraphy_class"
+_OLD_CLASS = "__polygraphy_encoded_"
+_OLD_MARK = "polygraphy_serialized_json_type"
+_DIGITS = 10  # of the file names in a folder
+# Base64 strings from this length on stay in the file. Longer than any tensor's name, short enough to cost nothing.
+_LONG = 4096
+_LONG_STRING = re.compile(rb'"([A-Za-z0-9+/]{%d,}=*)"' % _LONG)
+_PLACE = "\x00place:"
+
+
+def open_inputs(paths: Sequence[Path], origin: str) -> Stored:
+    """The samples in files of saved inputs: any number of samples a file, in order.
+
+    Raises:
+        ParityError: a file is not of this format (and if it holds outputs, it says so).
+    """
+    samples: list[tuple[Path, str, Mapping[str, Any]]] = []
+    for path in paths:
+        document = _document(path)
+        listed = document if isinstance(document, list) else [document]
+        for index, sample in enumerate(listed):
+            if not isinstance(sample, dict) or type_of(sample) is not None:
+                raise _not(path, "inputs", sample)
+            samples.append((path, path.name if len(listed) == 1 else f"sample {index} of {path.name}", sample))
+    return _stored(samples, origin)
+
+
+def open_outputs(paths: Sequence[Path], runner: str, origin: str) -> Stored:
+    """The iterations of one runner in files of saved outputs; `runner` may be empty when there is only one.
+
+    Raises:
+        ParityError: a file is not of this format, or it does not say which runner is meant.
+    """
+    runs: dict[str, list[tuple[Path, str, Mapping[str, Any]]]] = {}
+    for path in paths:
+        for name, iterations in _runs(path):
+            found = runs.setdefault(name, [])
+            found.extend((path, f"iteration {len(found) + index} of {name}", it) for index, it in enumerate(iterations))
+    listed = ", ".join(runs) or "none"
+    if runner and runner not in runs:
+        raise ParityError(f"there is no runner {runner!r}", where=origin, fix=f"use one of: {listed}")
+    if not runner and len(runs) != 1:
+        raise ParityError(
+            f"the outputs are of {len(runs)} runners: {listed}", where=origin, fix="say which one: &runner=NAME"
+        )
+    chosen = runner or next(iter(runs))
+    return _stored(runs[chosen], f"{origin}, runner {chosen}")
+
+
+def write_inputs(path: Path, samples: Iterable[Mapping[str, np.ndarray]]) -> None:
+    """Writes what `polygraphy run --load-inputs` reads: one file, or a folder if `path` has no suffix."""
+    _write(path, ({name: _encoded(array) for name, array in sample.items()} for sample in samples), list)
+
+
+def write_outputs(path: Path, runner: str, iterations: Iterable[tuple[Mapping[str, np.ndarray], float]]) -> None:
+    """Writes what `polygraphy run --load-outputs` reads: one file, or a folder if `path` has no suffix.
+
+    `iterations` are (outputs by name, seconds that the inference took).
+    """
+
+    def wrapped(results: Iterable[Any]) -> dict[str, Any]:
+        return {"lst": [[runner, list(results)]], _CLASS: RESULTS}
+
+    encoded = (
+        {
+            "outputs": {name: {"values": _encoded(array), _CLASS: "LazyArray"} for name, array in outputs.items()},
+            "runtime": seconds,
+            "runner_name": runner,
+            _CLASS: "IterationResult",
+        }
+        for outputs, seconds in iterations
+    )
+    if path.suffix:
+        _write(path, encoded, wrapped)
+    else:
+        _write(path, (wrapped([result]) for result in encoded), list)
+
+
+def type_of(value: object) -> str | None:
+    """The Polygraphy type that a JSON value is marked with, by the new or the old marker; None for plain ones."""
+    if not isinstance(value, dict):
+        return None
+    if isinstance(value.get(_CLASS), str):
+        return str(value[_CLASS])
+    old = [key for key, mark in value.items() if key.startswith(_OLD_CLASS) and mark == _OLD_MARK]
+    return old[0].removeprefix(_OLD_CLASS) if old else None
+
+
+def _document(path: Path) -> Any:
+    """The JSON of `path`, each long string in it replaced by its place in the file."""
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+            short = _LONG_STRING.sub(lambda m: b'"\\u0000place:%d:%d"' % m.span(1), text)
+        return json.loads(short)
+    except UNREADABLE as error:
+        raise unreadable(path, error) from error
+
+
+def _runs(path: Path) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
+    document = _document(path)
+    listed = document.get("lst") if type_of(document) == RESULTS else None
+    if not isinstance(listed, list):
+        raise _not(path, "outputs", document)
+    for entry in listed:
+        match entry:
+            case [str(name), list(iterations)] if all(
+                isinstance(it, dict) and isinstance(it.get("outputs"), dict) for it in iterations
+            ):
+                yield name, [it["outputs"] for it in iterations]
+            case _:
+                raise unreadable(path, "a runner's entry is not [name, [{outputs: ...}, ...]]")
+
+
+def _not(path: Path, wanted: str, found: object) -> ParityError:
+    kind = type_of(found) or type(found).__name__
+    other = {RESULTS: "outputs (RunResults)", "dict": "inputs", "list": "inputs"}.get(kind, f"a {kind}")
+    return ParityError(
+        f"{path.name} holds {other}, not Polygraphy's saved {wanted}",
+        where=str(path),
+        fix=f"give the file that `polygraphy run --save-{wanted} FILE` wrote",
+    )
+
+
+def _stored(samples: Sequence[tuple[Path, str, Mapping[str, Any]]], origin: str) -> Stored:
+    def read(index: int, wanted: Collection[str]) -> dict[str, np.ndarray]:
+        path, label, sample = samples[index]
+        found = {}
+        for name in wanted:
+            try:
+                found[name] = _decoded(sample[name], path)
+            except UNREADABLE as error:
+                raise unreadable(path, f"{label}, tensor {name!r}: {error}") from error
+        return found
+
+    labels = tuple(label for _, label, _ in samples)
+    return Stored(origin=origin, labels=labels, names=lambda index: tuple(samples[index][2]), read=read)
+
+
+def _decoded(value: object, path: Path) -> np.ndarray:
+    if type_of(value) in {"LazyArray", "LazyNumpyArray"} and isinstance(value, dict):
+        value = value.get("values")
+    kind = type_of(value)
+    if kind == "Tensor":
+        raise ValueError("it is a torch tensor; save numpy arrays (for example tensor.cpu().numpy())")
+    text = value.get("array") if isinstance(value, dict) else None
+    if kind != "ndarray" or not isinstance(text, str):
+        raise ValueError(f"it is not an encoded array but a {kind or type(value).__name__}")
+    data = _bytes(text, path)
+    if data.startswith(b"PK"):
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            data = archive.read(archive.namelist()[0])
+    return plain(np.lib.format.read_array(io.BytesIO(data), allow_pickle=False))
+
+
+def _bytes(text: str, path: Path) -> bytes:
+    if text.startswith(_PLACE):
+        start, end = (int(part) for part in text.removeprefix(_PLACE).split(":"))
+        with path.open("rb") as file:
+            file.seek(start)
+            return base64.b64decode(file.read(end - start), validate=True)
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        return text.encode("latin-1")
+
+
+def _encoded(array: np.ndarray) -> dict[str, str]:
+    if array.dtype.isbuiltin != 1:
+        raise ParityError(
+            f"Polygraphy's files cannot hold {array.dtype}", fix="convert it first: array.astype(np.float32)"
+        )
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    return {"array": base64.b64encode(buffer.getbuffer()).decode("ascii"), _CLASS: "ndarray"}
+
+
+def _write(path: Path, items: Iterable[Any], combine: Any) -> None:
+    try:
+        if path.suffix:
+            path.write_text(json.dumps(combine(items)), encoding="utf-8")
+            return
+        path.mkdir(parents=True, exist_ok=True)
+        if any(path.iterdir()):
+            raise ParityError(f"{path} is not empty", where=str(path), fix="name a folder that does not exist yet")
+        for index, item in enumerate(items):
+            (path / f"{index:0{_DIGITS}d}.json").write_text(json.dumps(item), encoding="utf-8")
+    except OSError as error:
+        raise ParityError(
+            f"{path.name} cannot be written: {error}", where=str(path), fix="free some space, or use another folder"
+        ) from error

@@ -1,0 +1,71 @@
+""".safetensors: one file a sample, or one file whose tensors are stacked along axis 0.
+
+Read through `parityscope.trace`, which maps tensors one by one; the safetensors package cannot give float8 as numpy
+arrays. bfloat16 and float8 come back as the dtypes of ml_dtypes; formats of less than a byte are refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.case.formats import UNREADABLE, Stored, unreadable
+from parityscope.errors import ParityError
+from parityscope.trace import read_safetensors
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from pathlib import Path
+
+    from parityscope.trace import StoredTensor
+
+__all__ = ["open_safetensors", "open_stacked_safetensors"]
+
+
+def open_safetensors(paths: Sequence[Path], origin: str) -> Stored:
+    """Samples of which each is one .safetensors file."""
+
+    def names(index: int) -> tuple[str, ...]:
+        return tuple(_tensors(paths[index]))
+
+    def read(index: int, wanted: Collection[str]) -> dict[str, np.ndarray]:
+        tensors = _tensors(paths[index])
+        return {name: _array(tensors[name]) for name in wanted}
+
+    return Stored(origin=origin, labels=tuple(path.name for path in paths), names=names, read=read)
+
+
+def open_stacked_safetensors(path: Path, origin: str) -> Stored:
+    """Samples stacked along axis 0 of the tensors of one file; each sample keeps a leading axis of 1."""
+    tensors = _tensors(path)
+    lengths = {tensor.shape[0] if tensor.shape else None for tensor in tensors.values()}
+    if len(lengths) > 1 or None in lengths:
+        told = ", ".join(f"{name} is {list(tensor.shape)}" for name, tensor in tensors.items())
+        raise ParityError(
+            f"the tensors of {path.name} do not stack the same number of samples: {told}",
+            where=str(path),
+            fix="give every tensor one row a sample along axis 0, or leave --stacked out if the file is one sample",
+        )
+
+    def read(index: int, wanted: Collection[str]) -> dict[str, np.ndarray]:
+        return {name: _array(tensors[name], slice(index, index + 1)) for name in wanted}
+
+    labels = tuple(f"row {index} of {path.name}" for index in range(next(iter(lengths), 0) or 0))
+    return Stored(origin=origin, labels=labels, names=lambda _: tuple(tensors), read=read)
+
+
+def _tensors(path: Path) -> dict[str, StoredTensor]:
+    try:
+        return read_safetensors(path)
+    except UNREADABLE as error:
+        raise unreadable(path, error) from error
+
+
+def _array(tensor: StoredTensor, rows: slice | None = None) -> np.ndarray:
+    """The elements, copied out of the file so that they outlive it."""
+    try:
+        mapped = tensor.load()
+        return np.array(mapped if rows is None else mapped[rows])
+    except UNREADABLE as error:
+        raise unreadable(tensor.path, error) from error

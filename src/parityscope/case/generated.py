@@ -1,0 +1,273 @@
+"""Inputs when no data was given: of the declared types, in ranges that the graph itself gives away.
+
+Such inputs answer whether an engine computes what the model says, not whether it does on real data; whoever uses them
+says so. Sample i is drawn by `Generator(PCG64(SeedSequence([seed, i])))`, input after input in the model's order, so
+that it does not depend on how many samples are drawn.
+
+| input | drawn |
+| --- | --- |
+| name contains "mask" | all ones: nothing is masked. As an additive mask a constant changes no softmax |
+| integers that look rows of a table up (Gather, OneHot, EmbedLayerNormalization) | uniform over the rows |
+| ... and whose name contains "token_type" or "segment" | zeros: one segment |
+| ... and whose name contains "position" | 0, 1, 2, ... along the last axis |
+| other int8 and uint8 | uniform over the whole type: quantized values, pixels |
+| other integers | uniform over 0 to 9 (chosen: small enough to be an index into most things) |
+| bool | fair coin |
+| float of rank 4 with 1, 3 or 4 channels (or an unknown number) | uniform in [0, 1): an image that was scaled |
+| other float | standard normal: a normalised feature |
+
+Sizes that the model leaves open: 1 for a batch (the first axis, and symbols named like one), 3 for channels, 224 for
+the height and width of images (7 * 32, so that five halvings fit), 16 for anything else. A symbol has one size
+everywhere; `shapes` goes first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from parityscope.case.conformance import declared_text
+from parityscope.case.formats import Stored, dtype_of
+from parityscope.errors import ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    import onnx_ir as ir
+
+    from parityscope.case.model import Model
+    from parityscope.records import ValueInfo
+
+    Draw = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
+
+__all__ = ["generate", "generated_shapes", "table_rows"]
+
+_IMAGE_SIDE = 224
+_CHANNELS = 3
+_OTHER = 16
+_SMALL = 10
+_CHANNEL_COUNTS = frozenset({1, 3, 4})
+_BATCH_NAMES = frozenset({"n", "b", "batch", "batch_size", "batchsize", "bs"})
+# Operators that pass indices on: their input 0 reaches the table through them unchanged.
+_PASS = frozenset(
+    {
+        "Cast",
+        "Identity",
+        "Reshape",
+        "Unsqueeze",
+        "Squeeze",
+        "Flatten",
+        "Transpose",
+        "Slice",
+        "Expand",
+        "Split",
+        "Concat",
+    }
+)
+# Operators that look rows up, by (operator, input): where the table is.
+_LOOKUPS = {
+    ("Gather", 1): 0,
+    ("EmbedLayerNormalization", 0): 2,
+    ("EmbedLayerNormalization", 1): 4,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Recipe:
+    """How one input is drawn, and the words for it."""
+
+    value: ValueInfo
+    shape: tuple[int, ...]
+    words: str
+    draw: Draw
+
+
+def generate(model: Model, samples: int, seed: int, shapes: Mapping[str, tuple[int, ...]]) -> Stored:
+    """`samples` samples for `model`; `shapes` (checked already) fixes the shapes of some inputs.
+
+    Raises:
+        ParityError: an input is text or of unknown rank, which nobody can guess.
+    """
+    if seed < 0:
+        raise ParityError(f"{seed} cannot be a seed", fix="use --seed 0 or more")
+    sizes = generated_shapes(model, shapes)
+    rows = table_rows(model)
+    recipes = [_recipe(value, sizes[value.name], rows.get(value.name)) for value in model.inputs]
+
+    def read(index: int, wanted: Collection[str]) -> dict[str, np.ndarray]:
+        numbers = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, index])))
+        drawn = {recipe.value.name: _draw(recipe, numbers) for recipe in recipes}
+        return {name: drawn[name] for name in wanted}
+
+    told = "; ".join(f"{recipe.value.name} {list(recipe.shape)} {recipe.words}" for recipe in recipes)
+    names = tuple(value.name for value in model.inputs)
+    return Stored(
+        origin=f"generated with seed {seed}: {told}",
+        labels=tuple(f"generated {index}" for index in range(samples)),
+        names=lambda _: names,
+        read=read,
+    )
+
+
+def generated_shapes(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    """The shape of each input: as asked for in `shapes`, as declared, and the sizes above for what is left open.
+
+    Raises:
+        ParityError: the model does not say how many axes an input has, and `shapes` does not either.
+    """
+    symbols = {
+        dim: size
+        for value in model.inputs
+        for dim, size in zip(value.shape or (), shapes.get(value.name, ()), strict=False)
+        if isinstance(dim, str)
+    }
+    found = {}
+    for value in model.inputs:
+        if value.name in shapes:
+            found[value.name] = shapes[value.name]
+            continue
+        if value.shape is None:
+            raise ParityError(
+                f"the model does not say how many axes input {value.name!r} has",
+                where=str(model.path),
+                fix=f"say it: --shapes {value.name}:1x16, or give data: --inputs DATA",
+            )
+        found[value.name] = tuple(
+            dim
+            if isinstance(dim, int)
+            else _open_size(value, axis)
+            if dim is None
+            else symbols.setdefault(dim, _open_size(value, axis))
+            for axis, dim in enumerate(value.shape)
+        )
+    return found
+
+
+def table_rows(model: Model) -> dict[str, int]:
+    """For each input that looks up rows of tables: the number of rows of the smallest one."""
+    graph = model.graph().graph
+    found = {}
+    for value in graph.inputs:
+        rows = _rows_behind(value)
+        if value.name and rows:
+            found[value.name] = min(rows)
+    return found
+
+
+def _rows_behind(start: ir.Value) -> list[int]:
+    rows: list[int] = []
+    seen = {id(start)}
+    waiting = [start]
+    while waiting:
+        for node, index in waiting.pop().uses():
+            if count := _rows_of(node, index):
+                rows.append(count)
+            elif node.op_type in _PASS and (index == 0 or node.op_type == "Concat"):
+                waiting.extend(value for value in node.outputs if id(value) not in seen)
+                seen.update(id(value) for value in node.outputs)
+    return rows
+
+
+def _rows_of(node: ir.Node, index: int) -> int | None:
+    """The number of rows that `node` looks up with its input `index`; None if it does not, or nobody knows."""
+    import onnx_ir as ir
+
+    if node.op_type == "OneHot" and index == 0:
+        depth = ir.convenience.get_const_tensor(node.inputs[1]) if node.inputs[1] is not None else None
+        return None if depth is None else int(np.asarray(depth.numpy()).reshape(-1)[0])
+    where = _LOOKUPS.get((node.op_type, index))
+    table = None if where is None or where >= len(node.inputs) else node.inputs[where]
+    if table is None or table.shape is None:
+        return None
+    attribute = node.attributes.get("axis")
+    axis = attribute.as_int() if attribute is not None else 0
+    size = table.shape[axis] if -len(table.shape) <= axis < len(table.shape) else None
+    return size if isinstance(size, int) and size > 0 else None
+
+
+def _open_size(value: ValueInfo, axis: int) -> int:
+    dims = value.shape or ()
+    dim = dims[axis]
+    if axis == 0 or (isinstance(dim, str) and dim.lower() in _BATCH_NAMES):
+        return 1
+    if _is_image(value):
+        channels_last = dims[3] in _CHANNEL_COUNTS and dims[1] not in _CHANNEL_COUNTS
+        return _CHANNELS if axis == (3 if channels_last else 1) else _IMAGE_SIDE
+    return _OTHER
+
+
+def _is_image(value: ValueInfo) -> bool:
+    dims = value.shape
+    if dims is None or len(dims) != 4:
+        return False
+    return not isinstance(dims[1], int) or bool({dims[1], dims[3]} & _CHANNEL_COUNTS)
+
+
+def _recipe(value: ValueInfo, shape: tuple[int, ...], rows: int | None) -> _Recipe:
+    name = value.name.lower()
+    dtype = dtype_of(value.dtype)
+    if dtype is None:
+        raise ParityError(
+            f"input {value.name!r} ({declared_text(value)}) cannot be generated", fix="give data: --inputs DATA"
+        )
+    integer = "int" in value.dtype
+    draw: Draw
+    if "mask" in name:
+        words, draw = "all ones", _ones
+    elif value.dtype == "bool":
+        words, draw = "fair coin", _integers(0, 2)
+    elif integer and rows is not None and ("token_type" in name or "segment" in name):
+        words, draw = "zeros (one segment)", _zeros
+    elif integer and rows is not None and "position" in name:
+        words, draw = f"counting up, below {rows}", _counting(rows)
+    elif integer and rows is not None:
+        words, draw = f"uniform over the {rows} rows of the table that it indexes", _integers(0, rows)
+    elif value.dtype in {"int8", "uint8"}:
+        low, high = _limits(dtype)
+        words, draw = f"uniform over {low} to {high}", _integers(low, high + 1)
+    elif integer:
+        high = min(_SMALL - 1, _limits(dtype)[1])
+        words, draw = f"uniform over 0 to {high}", _integers(0, high + 1)
+    elif _is_image(value):
+        words, draw = "uniform in [0, 1)", _uniform
+    else:
+        words, draw = "standard normal", _normal
+    return _Recipe(value=value, shape=shape, words=words, draw=draw)
+
+
+def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:
+    import ml_dtypes
+
+    limits = ml_dtypes.iinfo(dtype)
+    return int(limits.min), int(limits.max)
+
+
+def _draw(recipe: _Recipe, numbers: np.random.Generator) -> np.ndarray:
+    dtype = dtype_of(recipe.value.dtype)
+    return np.asarray(recipe.draw(numbers, recipe.shape)).astype(dtype)
+
+
+def _ones(_: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return np.ones(shape)
+
+
+def _zeros(_: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return np.zeros(shape)
+
+
+def _uniform(numbers: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return numbers.random(shape, dtype=np.float32)
+
+
+def _normal(numbers: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return numbers.standard_normal(shape)
+
+
+def _integers(low: int, high: int) -> Draw:
+    return lambda numbers, shape: numbers.integers(low, high, shape)
+
+
+def _counting(rows: int) -> Draw:
+    return lambda _, shape: np.broadcast_to(np.arange(shape[-1] if shape else 1) % rows, shape)

@@ -1,0 +1,136 @@
+"""Suspect -> Experiments; outcome -> Evidence: one hypothesis per file.
+
+A check is a value of plain functions (the last line of its file). `propose` looks at a `Scene` (what is known so far)
+and gives proposals: an experiment with its prediction written down, and a `test` that runs it and judges the outcome.
+The engine (diagnosis.py) runs cheap and decisive ones first and turns what is supported into findings. A check's
+module docstring is its page in the documentation: `parityscope explain RNG001` prints it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from parityscope.plugins import discover
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    import numpy as np
+    import onnx_ir as ir
+
+    from parityscope.arithmetic import Format
+    from parityscope.case import Inputs, Model
+    from parityscope.records import (
+        Evidence,
+        ExecutedGraph,
+        Experiment,
+        Finding,
+        Localization,
+        Pair,
+        Site,
+        Target,
+        Verdict,
+    )
+
+__all__ = ["Check", "Example", "Lab", "Proposal", "Result", "Scene", "check_page", "checks"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lab:
+    """What a check may run; each call is one experiment on one sample of the reference's graph.
+
+    `reference` and `candidate` give a tensor's two values. `replay(tensor, constants)` gives f(c_in): what the
+    reference arithmetic makes of `tensor` from the candidate's own inputs, with the named constants (initializers
+    or outputs of Constant nodes) replaced first; with none it is the plain severed replay.
+    """
+
+    reference: Callable[[str], np.ndarray]
+    candidate: Callable[[str], np.ndarray]
+    replay: Callable[[str, Mapping[str, np.ndarray]], np.ndarray]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What is known when the checks are asked: plain facts, and the `lab` where tensors were captured.
+
+    `declared` is the arithmetic that the candidate says it computes in, `executed` the format that it was seen to
+    execute ("" when nobody can see), `storage` the format whose range its tensors have as far as is known.
+    `tensors` holds the compared tensors by name; `graph` is the reference's, to be read only.
+    """
+
+    model: Model
+    graph: ir.Model
+    places: Mapping[str, Site]
+    inputs: Inputs
+    candidate: Target
+    declared: str
+    executed: str
+    storage: Format
+    verdict: Verdict
+    outputs: tuple[Pair, ...]
+    tensors: Mapping[str, Pair] = field(default_factory=lambda: MappingProxyType({}))
+    localization: Localization | None = None
+    executed_graph: ExecutedGraph | None = None
+    spread: float = 0.0
+    disturbance: float = 0.0
+    lab: Lab | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What an experiment showed, and the finding it supports (None when it refutes or stays open)."""
+
+    evidence: Evidence
+    finding: Finding | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """An experiment and how to run and judge it."""
+
+    experiment: Experiment
+    test: Callable[[], Result]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A smallest case for a check: an ONNX model as text, its inputs, and the candidate that is diagnosed.
+
+    `fault`, if any, is planted into the reference's own run: tensor name and what happens to its value; the
+    candidate is then what was recorded of that run. `site` is the tensor that must be named, if one must.
+    """
+
+    model: str
+    inputs: Mapping[str, np.ndarray] | None
+    candidate: str = ""
+    fault: tuple[str, Callable[[np.ndarray], np.ndarray]] | None = None
+    declared: str = ""
+    site: str = ""
+    constants: Mapping[str, np.ndarray] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One hypothesis about why a deployment disagrees.
+
+    `holds` are examples in which it must be found, `holds_not` those in which it must not.
+    """
+
+    code: str
+    title: str
+    propose: Callable[[Scene], Iterable[Proposal]]
+    holds: tuple[Example, ...]
+    holds_not: tuple[Example, ...]
+
+
+def checks() -> dict[str, Check]:
+    """Every check there is, by code."""
+    return {found.code: found for found, _ in discover("parityscope.checks", "CHECK", Check).values()}
+
+
+def check_page(code: str) -> str:
+    """The documentation page of a check; KeyError if there is none of that code."""
+    pages = {found.code: module.__doc__ or "" for found, module in discover(__name__, "CHECK", Check).values()}
+    return pages[code].strip()

@@ -1,0 +1,125 @@
+"""What several checks need: constants of a region, explained shares, words for numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.case.graph import constant_value, node_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import onnx_ir as ir
+
+    from parityscope.checks import Scene
+    from parityscope.records import Suspect
+
+__all__ = ["Constant", "EXPLAINED", "constants_of", "explained_share", "leading", "number", "percent"]
+
+# A hypothesis that leaves less than a tenth of the introduced error (in squares) is taken to explain it: the bound of
+# the residual regression for outputs that are rounded once more after the operator.
+EXPLAINED = 0.9
+
+# Suspects looked at: beyond these the shares of the output error are small, and experiments cost a run each.
+_LEADING = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constant:
+    """A parameter that a node of a region reads: its name, its values (float64, any shape) and its reader."""
+
+    name: str
+    values: np.ndarray
+    dtype: np.dtype[np.generic]
+    node: str
+    op_type: str
+    role: str
+
+
+# Names of the inputs of operators whose parameters deserve one, from the ONNX operator specification.
+_ROLES = {
+    "BatchNormalization": ("input", "scale", "bias", "running mean", "running variance"),
+    "Conv": ("input", "weight", "bias"),
+    "ConvTranspose": ("input", "weight", "bias"),
+    "Gemm": ("input", "weight", "bias"),
+    "LayerNormalization": ("input", "scale", "bias"),
+    "InstanceNormalization": ("input", "scale", "bias"),
+    "Clip": ("input", "lower bound", "upper bound"),
+}
+
+
+def leading(scene: Scene) -> list[Suspect]:
+    """The suspects worth an experiment: those that introduce error above the floor, worst first."""
+    if scene.localization is None:
+        return []
+    found = [one for one in scene.localization.suspects if one.introduced > one.floor or one.introduced_nonfinite]
+    return found[:_LEADING]
+
+
+def constants_of(scene: Scene, suspect: Suspect) -> Iterator[Constant]:
+    """The float constants that the nodes of a suspect's region read."""
+    members = set(suspect.region)
+    index = -1
+    for node in scene.graph.graph:
+        if node.op_type == "Constant":
+            continue
+        index += 1
+        if node_name(node, index) not in members:
+            continue
+        roles = _ROLES.get(node.op_type, ())
+        for position, value in enumerate(node.inputs):
+            array = _float_constant(value)
+            if value is not None and array is not None:
+                role = roles[position] if position < len(roles) else "constant"
+                yield Constant(
+                    name=str(value.name),
+                    values=array.astype(np.float64),
+                    dtype=array.dtype,
+                    node=node_name(node, index),
+                    op_type=node.op_type,
+                    role=role,
+                )
+
+
+def explained_share(candidate: np.ndarray, replayed: np.ndarray, hypothesis: np.ndarray) -> float:
+    """1 - |c - f_h|^2 / |c - f|^2 over the elements finite in all three; NaN where nothing was introduced.
+
+    Elements that are not finite in the candidate must be the same non-finite value under the hypothesis: each that
+    is not counts as fully unexplained.
+    """
+    c, f, h = (np.asarray(array, dtype=np.float64).ravel() for array in (candidate, replayed, hypothesis))
+    broken = ~np.isfinite(c) & np.isfinite(f)
+    if broken.any():
+        same = (c == h) | (np.isnan(c) & np.isnan(h))
+        extra = int((~np.isfinite(h) & np.isfinite(c)).sum())
+        return float((broken & same).sum()) / (int(broken.sum()) + extra)
+    finite = np.isfinite(c) & np.isfinite(f)
+    if not np.isfinite(h[finite]).all():
+        return -math.inf
+    introduced = float(np.square(c[finite] - f[finite]).sum())
+    if introduced == 0.0:
+        return math.nan
+    return 1.0 - float(np.square(c[finite] - h[finite]).sum()) / introduced
+
+
+def number(value: float) -> str:
+    """A number as a reader writes it: whole and with thousands separators where it is whole, else 3 digits."""
+    if math.isfinite(value) and value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}"
+    return f"{value:.3g}"
+
+
+def percent(share: float) -> str:
+    """A share as a percentage."""
+    return f"{100 * share:.3g} %"
+
+
+def _float_constant(value: ir.Value | None) -> np.ndarray | None:
+    tensor = constant_value(value)
+    if tensor is None or not tensor.dtype.is_floating_point():
+        return None
+    return np.asarray(tensor.numpy())

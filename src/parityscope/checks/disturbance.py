@@ -1,0 +1,109 @@
+"""Looking at intermediate tensors changes the candidate's answer.
+
+What goes wrong: nothing by itself. An engine cannot fuse over a tensor that it must give back, so a run whose tensors
+are captured is another program than the deployment. Its outputs differ by rounding, or, when the fusion has a bug,
+by much more: then the error vanishes when one looks.
+
+How it shows: the outputs of the captured run differ from those of the undisturbed run.
+
+How we test for it: both are always compared. The difference is reported when it exceeds FP32 rounding; when it is as
+large as the error itself the localization is of another error than the deployment's, and is marked so.
+
+What it is confused with: non-determinism (RUN001), which two undisturbed runs show.
+
+How to repair: observe fewer tensors at a time, or only the borders of executed layers; if the error vanishes when
+observed, suspect the fusion.
+
+Sources: measured: OpenVINO in BF16 on the PP-OCRv4 recogniser, where marking every tensor doubles the output error.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks import Check, Example
+from parityscope.checks._common import number
+from parityscope.checks._facts import fact
+from parityscope.records import Experiment, Finding, OfferedRepair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from parityscope.checks import Proposal, Scene
+    from parityscope.records import Evidence
+
+__all__ = ["CHECK"]
+
+_CODE = "RUN002"
+
+# One float32 rounding error, as in RUN001: below it the two runs are the same program.
+_FLOAT32_ROUNDING = 2.0**-24
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    if scene.disturbance <= _FLOAT32_ROUNDING:
+        return
+    experiment = Experiment(
+        check=_CODE,
+        claim="capturing intermediate tensors changes the candidate's outputs",
+        change="mark intermediate tensors as outputs",
+        measure="worst relative L2 distance from the undisturbed outputs",
+        if_true=f"above one FP32 rounding error ({number(_FLOAT32_ROUNDING)})",
+        if_false="zero",
+    )
+    because = f"the captured run's outputs differ by {number(scene.disturbance)} from the undisturbed ones"
+    yield fact(experiment, because, lambda evidence: _finding(scene, evidence))
+
+
+def _finding(scene: Scene, evidence: Evidence) -> Finding:
+    errors = [pair.value("rel_l2") for pair in scene.outputs]
+    worst = max((error for error in errors if not np.isnan(error)), default=0.0)
+    warning = ""
+    if scene.disturbance >= worst:
+        warning = " That is as much as the error itself: the layers below were measured in another program."
+    return Finding(
+        code=_CODE,
+        title="Looking at intermediate tensors changes the candidate's answer",
+        role="information",
+        claim=(
+            f"The outputs of the run whose tensors were captured differ from the undisturbed run's by "
+            f"{number(scene.disturbance)} (relative L2); the error against the reference is {number(worst)}.{warning}"
+        ),
+        confidence=1.0,
+        confidence_from="measured",
+        evidence=(evidence,),
+        repairs=(
+            OfferedRepair(repair="observe_less", text="observe fewer tensors at a time (--memory, or observe=layers)"),
+        ),
+        details={"disturbance": scene.disturbance, "error": worst},
+    )
+
+
+_CONV = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,16,32,32] x) => (float[1,16,32,32] y) {
+  a = Conv<pads = [1, 1, 1, 1]>(x, w)
+  b = Add(a, shift)
+  c = Clip(b, low, high)
+  d = Mul(b, c)
+  e = Conv<pads = [1, 1, 1, 1]>(d, w)
+  y = Softmax(e)
+}"""
+_RNG = np.random.default_rng(7)
+_CONSTANTS = {
+    "w": _RNG.normal(size=(16, 16, 3, 3)).astype(np.float32),
+    "shift": np.full((1, 16, 1, 1), 3.0, np.float32),
+    "low": np.array(0.0, np.float32),
+    "high": np.array(6.0, np.float32),
+}
+_X = _RNG.normal(size=(1, 16, 32, 32)).astype(np.float32)
+
+CHECK = Check(
+    code=_CODE,
+    title="Looking at intermediate tensors changes the candidate's answer",
+    propose=_propose,
+    holds=(
+        Example(model=_CONV, inputs={"x": _X}, candidate="openvino:bf16?observe=all", constants=_CONSTANTS),
+    ),
+    holds_not=(Example(model=_CONV, inputs={"x": _X}, candidate="sim:bf16", constants=_CONSTANTS),),
+)

@@ -1,0 +1,109 @@
+"""NaN or Inf begins here.
+
+What goes wrong: somewhere the candidate has a NaN or an infinity where the reference arithmetic, on the candidate's own
+inputs, has a number. Everything behind usually follows.
+
+How it shows: non-finite counts at the outputs; the first tensor in topological order at which they are *born*, not
+inherited.
+
+How we test for it: the severed replay gives each tensor from the candidate's own inputs; an element that is not finite
+in the candidate and finite in the replay was born at that tensor.
+
+What it is confused with: nothing; but it says where, not why. The range checks (RNG001, RNG002, RNG003) say why.
+
+How to repair: as the range checks say; else keep this node in FP32.
+
+Sources: the exact decomposition c - r = (c - f(c_in)) + (f(c_in) - r).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from parityscope.checks import Scene
+
+__all__ = ["CHECK"]
+
+_CODE = "RNG004"
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    if scene.localization is None:
+        return
+    lost = [pair for pair in scene.tensors.values() if pair.nonfinite_candidate]
+    if not lost:
+        return
+    born = sorted((one for one in scene.localization.suspects if one.introduced_nonfinite), key=lambda s: s.site.index)
+    experiment = Experiment(
+        check=_CODE,
+        claim="NaN or Inf that only the candidate has are born at one place",
+        change="none: the severed replay computes every tensor from the candidate's own inputs",
+        measure="elements not finite in the candidate and finite in the replay, by tensor",
+        if_true="the first tensor that has any is where they are born",
+        if_false="no tensor has any: they come in with the inputs or through what could not be observed",
+    )
+
+    def test() -> Result:
+        if not born:
+            because = f"{len(lost)} tensors hold NaN or Inf that the reference has not, and none is born where we could see"
+            evidence = Evidence(experiment=experiment, outcome="refutes", before=len(lost), after=0.0, because=because)
+            return Result(evidence=evidence)
+        first = born[0]
+        because = f"{first.introduced_nonfinite} elements are born at {first.site.tensor}; {len(lost)} tensors hold any"
+        evidence = Evidence(
+            experiment=experiment,
+            outcome="supports",
+            before=float(len(lost)),
+            after=float(first.introduced_nonfinite),
+            because=because,
+        )
+        finding = Finding(
+            code=_CODE,
+            title="NaN or Inf begins here",
+            role="contributing",
+            claim=(
+                f"NaN or Inf begins at {first.site.op_type} {first.site.node} (tensor {first.site.tensor!r}): "
+                f"{first.introduced_nonfinite} elements are not finite although their inputs give numbers in FP32."
+            ),
+            confidence=1.0,
+            confidence_from="counted, not estimated",
+            site=first.site,
+            share=first.share,
+            evidence=(evidence,),
+            repairs=(OfferedRepair(repair="keep_in_fp32", text=f"keep {first.site.node} in FP32"),),
+            details={"elements": first.introduced_nonfinite, "tensors": len(lost)},
+        )
+        return Result(evidence=evidence, finding=finding)
+
+    yield Proposal(experiment=experiment, test=test)
+
+
+_CHAIN = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1,8] y) {
+  a = Relu(x)
+  b = Sigmoid(a)
+  y = Tanh(b)
+}"""
+_X = np.linspace(-1, 1, 8, dtype=np.float32).reshape(1, 8)
+
+
+def _poison(array: np.ndarray) -> np.ndarray:
+    changed = array.copy()
+    changed[0, 3] = np.nan
+    return changed
+
+
+CHECK = Check(
+    code=_CODE,
+    title="NaN or Inf begins here",
+    propose=_propose,
+    holds=(Example(model=_CHAIN, inputs={"x": _X}, fault=("b", _poison), site="b"),),
+    holds_not=(Example(model=_CHAIN, inputs={"x": _X}, fault=("b", lambda array: array * np.float32(1.5))),),
+)

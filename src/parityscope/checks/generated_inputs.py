@@ -1,0 +1,77 @@
+"""The inputs were generated, not real.
+
+What goes wrong: random inputs drive a network outside the range it was trained for. Errors on them say little about
+the deployment: they may be much larger than on real data, or hide a failure that only real data reaches.
+
+How it shows: no data was given.
+
+How we test for it: nothing has to be run; it is a fact about the comparison.
+
+What it is confused with: a real error. Repeat with real samples before believing either answer.
+
+How to repair: give real, preprocessed samples: `--inputs samples/` (a folder of .npz), or images with
+`--preprocess file.py:function`.
+
+Sources: "Data and fairness" among the causes of public accuracy issues: 9 of about 110 ended so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks import Check, Example
+from parityscope.checks._facts import fact
+from parityscope.records import Experiment, Finding, OfferedRepair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from parityscope.checks import Proposal, Scene
+    from parityscope.records import Evidence
+
+__all__ = ["CHECK"]
+
+_CODE = "DAT001"
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    if not scene.inputs.generated:
+        return
+    experiment = Experiment(
+        check=_CODE,
+        claim="the samples are generated, not real",
+        change="none",
+        measure="where the samples came from",
+        if_true="generated",
+        if_false="given by the user",
+    )
+    yield fact(experiment, scene.inputs.origin, lambda evidence: _finding(scene, evidence))
+
+
+def _finding(scene: Scene, evidence: Evidence) -> Finding:
+    return Finding(
+        code=_CODE,
+        title="The inputs were generated, not real",
+        role="information",
+        claim=f"No data was given: {scene.inputs.origin}. Verdicts on such inputs need not hold on real ones.",
+        confidence=1.0,
+        confidence_from="a fact about the command",
+        evidence=(evidence,),
+        repairs=(OfferedRepair(repair="real_inputs", text="give real samples", command="--inputs samples/"),),
+        details={"seed": scene.inputs.seed},
+    )
+
+
+_MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1,8] y) { y = Relu(x) }"""
+
+CHECK = Check(
+    code=_CODE,
+    title="The inputs were generated, not real",
+    propose=_propose,
+    holds=(Example(model=_MODEL, inputs=None, candidate="ort?optimization=disabled"),),
+    holds_not=(
+        Example(model=_MODEL, inputs={"x": np.ones((1, 8), np.float32)}, candidate="ort?optimization=disabled"),
+    ),
+)

@@ -1,0 +1,113 @@
+"""The outputs look like a coarser arithmetic than the one declared.
+
+What goes wrong: the deployment computes in TF32, FP16 or BF16 although it is said to compute in something finer: a
+default switch (TF32 on NVIDIA GPUs, BF16 on CPUs with AMX), a converted file, or a wish that was not honoured.
+
+How it shows: the error is spread over all layers, each a little, with the size that the coarser format predicts.
+
+How we test for it: the error that each format's rounding causes at each output is predicted by simulating it on these
+samples. The smallest format whose prediction covers the measured error is the output's grade; a grade coarser than
+the declared arithmetic is the claim.
+
+What it is confused with: a small bug at one place (then one suspect holds most of the share); an ill-conditioned
+network that amplifies FP32 noise (then the FP32 floor, measured on equivalent reference runs, is high too).
+
+How to repair: declare the precision if it is meant (`--declared bf16`), else switch it off: TF32 with the builder flag
+or the provider option, BF16 with the precision hint.
+
+Sources: residual sizes by format: numerics notes in docs/numerics.md; simulation measured against real engines.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks import Check, Example
+from parityscope.checks._common import number
+from parityscope.checks._facts import fact
+from parityscope.records import Experiment, Finding, OfferedRepair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from parityscope.checks import Proposal, Scene
+    from parityscope.records import Evidence, Pair
+
+__all__ = ["CHECK"]
+
+_CODE = "ACC001"
+_ORDER = ("f32", "tf32", "f16", "bf16", "f8e4m3", "f8e5m2", "int8")
+# A suspect that alone holds half of the output error is a place; rounding has none.
+_ONE_PLACE = 0.5
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    coarser = [pair for pair in scene.outputs if _is_coarser(pair.grade, scene.declared)]
+    if not coarser or scene.verdict != "beyond":
+        return
+    worst = max(coarser, key=lambda pair: _ORDER.index(str(pair.grade)))
+    experiment = Experiment(
+        check=_CODE,
+        claim=f"the candidate computes in {worst.grade}, not in {scene.declared}",
+        change="none: simulate each format's rounding on the same samples",
+        measure=f"relative L2 error predicted for {worst.grade} at output {worst.site.tensor}",
+        if_true="it covers the measured error, and no single place holds most of it",
+        if_false="it does not",
+    )
+    expected = worst.expected.get(str(worst.grade), float("nan"))
+    because = (
+        f"measured {number(worst.value('rel_l2'))}; predicted {number(expected)} for {worst.grade} and "
+        f"{number(worst.expected.get(scene.declared, float('nan')))} for {scene.declared}"
+    )
+    yield fact(experiment, because, lambda evidence: _finding(scene, worst, evidence))
+
+
+def _finding(scene: Scene, worst: Pair, evidence: Evidence) -> Finding:
+    expected = worst.expected.get(str(worst.grade), 0.0)
+    measured = worst.value("rel_l2")
+    ratio = min(measured, expected) / max(measured, expected) if measured and expected else 0.0
+    shares = [one.share or 0.0 for one in scene.localization.suspects] if scene.localization else []
+    diffuse = max(shares, default=0.0) < _ONE_PLACE
+    return Finding(
+        code=_CODE,
+        title="The outputs look like a coarser arithmetic than the one declared",
+        role="cause" if diffuse else "contributing",
+        claim=f"{scene.declared} is declared, and the error has the size of {worst.grade} rounding: {evidence.because}.",
+        confidence=ratio if diffuse else ratio / 2,
+        confidence_from="the smaller over the larger of measured and predicted error"
+        + ("" if diffuse else ", halved because one place holds most of the error"),
+        share=1.0 if diffuse else None,
+        evidence=(evidence,),
+        repairs=(
+            OfferedRepair(
+                repair="declare",
+                text=f"if {worst.grade} is meant, declare it; else switch it off in the runtime",
+                command=f"--declared {worst.grade}",
+            ),
+        ),
+        details={"grade": worst.grade, "expected": dict(worst.expected), "measured": measured},
+    )
+
+
+def _is_coarser(grade: str | None, declared: str) -> bool:
+    return grade in _ORDER and declared in _ORDER and _ORDER.index(grade) > _ORDER.index(declared)
+
+
+_MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[4,64] x) => (float[4,64] y) {
+  a = MatMul(x, w)
+  b = Relu(a)
+  y = MatMul(b, w)
+}"""
+_RNG = np.random.default_rng(5)
+_CONSTANTS = {"w": _RNG.normal(size=(64, 64)).astype(np.float32)}
+_X = _RNG.normal(size=(4, 64)).astype(np.float32)
+
+CHECK = Check(
+    code=_CODE,
+    title="The outputs look like a coarser arithmetic than the one declared",
+    propose=_propose,
+    holds=(Example(model=_MODEL, inputs={"x": _X}, candidate="sim:bf16", declared="f32", constants=_CONSTANTS),),
+    holds_not=(Example(model=_MODEL, inputs={"x": _X}, candidate="sim:bf16", constants=_CONSTANTS),),
+)

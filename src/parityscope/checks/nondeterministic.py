@@ -1,0 +1,102 @@
+"""The candidate does not give the same answer twice.
+
+What goes wrong: a race, an output that is not fully written, uninitialized memory, atomics in a reduction, or a random
+operator. Before anything is blamed on arithmetic, the candidate's own spread must be known.
+
+How it shows: two runs on the same input differ.
+
+How we test for it: the candidate is run twice on the first sample before anything else; the spread is the worst
+relative L2 distance between the two over all outputs. It is reported when it exceeds FP32 rounding; it is a cause when
+it is as large as the error itself.
+
+What it is confused with: reduced precision, which is the same each time.
+
+How to repair: ask the runtime for deterministic kernels; check that every output buffer is written and waited for; fix
+the seed of random operators.
+
+Sources: NVIDIA TensorRT documentation on determinism; PyTorch's notes on reproducibility.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks import Check, Example
+from parityscope.checks._common import number
+from parityscope.checks._facts import fact
+from parityscope.records import Experiment, Finding, OfferedRepair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from parityscope.checks import Proposal, Scene
+    from parityscope.records import Evidence
+
+__all__ = ["CHECK"]
+
+_CODE = "RUN001"
+
+# One float32 rounding error: two runs of the same instructions differ by nothing at all.
+_FLOAT32_ROUNDING = 2.0**-24
+
+# The spread explains the error when it is at least half of it: then the other half may be the reference's half of
+# the same randomness.
+_EXPLAINS = 0.5
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    if scene.spread <= _FLOAT32_ROUNDING:
+        return
+    experiment = Experiment(
+        check=_CODE,
+        claim="the candidate gives different answers for the same input",
+        change="none: run it twice on the first sample",
+        measure="worst relative L2 distance between the two runs over the outputs",
+        if_true=f"above one FP32 rounding error ({number(_FLOAT32_ROUNDING)})",
+        if_false="zero",
+    )
+    yield fact(experiment, f"the two runs differ by {number(scene.spread)}", lambda evidence: _finding(scene, evidence))
+
+
+def _finding(scene: Scene, evidence: Evidence) -> Finding:
+    errors = [pair.value("rel_l2") for pair in scene.outputs]
+    worst = max((error for error in errors if not np.isnan(error)), default=0.0)
+    share = min(1.0, (scene.spread / worst) ** 2) if worst > 0 else 0.0
+    return Finding(
+        code=_CODE,
+        title="The candidate does not give the same answer twice",
+        role="cause" if worst and scene.spread >= _EXPLAINS * worst else "contributing",
+        claim=(
+            f"Two runs of the candidate on the same sample differ by {number(scene.spread)} (relative L2); "
+            f"its error against the reference is {number(worst)}."
+        ),
+        confidence=1.0,
+        confidence_from="measured by repetition",
+        share=share,
+        evidence=(evidence,),
+        repairs=(
+            OfferedRepair(
+                repair="determinism",
+                text="check that every output is written and waited for; ask the runtime for deterministic kernels",
+            ),
+        ),
+        details={"spread": scene.spread},
+    )
+
+
+_RANDOM = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1,8] y) {
+  noise = RandomNormalLike(x)
+  y = Add(x, noise)
+}"""
+_PLAIN = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1,8] y) { y = Relu(x) }"""
+_X = np.ones((1, 8), np.float32)
+
+CHECK = Check(
+    code=_CODE,
+    title="The candidate does not give the same answer twice",
+    propose=_propose,
+    holds=(Example(model=_RANDOM, inputs={"x": _X}, candidate="ort?optimization=disabled"),),
+    holds_not=(Example(model=_PLAIN, inputs={"x": _X}, candidate="ort?optimization=disabled"),),
+)

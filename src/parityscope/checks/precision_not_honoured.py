@@ -1,0 +1,96 @@
+"""The engine does not compute in the precision that was asked for.
+
+What goes wrong: a precision is a wish. OpenVINO executes `f16` in BF16 on a CPU that has AVX512-BF16 but no AVX512-FP16,
+and in FP32 on one that has neither; TensorRT may keep or change the precision of fused layers.
+
+How it shows: errors of another size than the declared format explains; the engine's own description of its layers.
+
+How we test for it: the executed graph (OpenVINO's runtime model) names the precision of every layer; no run is needed.
+
+What it is confused with: a bug in a layer.
+
+How to repair: ask for what the hardware has, or run on hardware that has what was asked for.
+
+Sources: OpenVINO documentation, "precision control" (the hint is not a guarantee).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks import Check, Example
+from parityscope.checks._facts import fact
+from parityscope.records import Experiment, Finding, OfferedRepair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from parityscope.checks import Proposal, Scene
+    from parityscope.records import Evidence
+
+__all__ = ["CHECK"]
+
+_CODE = "CST001"
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    graph = scene.executed_graph
+    if graph is None or not graph.requested or graph.requested == graph.executed:
+        return
+    experiment = Experiment(
+        check=_CODE,
+        claim=f"the engine was asked for {graph.requested} and executes {graph.executed}",
+        change="none: the engine describes the layers that it executes",
+        measure="the precision of the layers that compute",
+        if_true=f"{graph.executed}",
+        if_false=f"{graph.requested}",
+    )
+    counts = Counter(layer.precision for layer in graph.layers)
+    because = ", ".join(f"{count} layers in {precision}" for precision, count in counts.most_common())
+    yield fact(experiment, because, lambda evidence: _finding(scene, evidence))
+
+
+def _finding(scene: Scene, evidence: Evidence) -> Finding:
+    graph = scene.executed_graph
+    requested, executed = (graph.requested, graph.executed) if graph else ("", "")
+    return Finding(
+        code=_CODE,
+        title="The engine does not compute in the precision that was asked for",
+        role="cause" if _coarser(executed, requested) else "information",
+        claim=f"{requested} was asked for and {executed} is executed: {evidence.because}.",
+        confidence=1.0,
+        confidence_from="the engine's own description",
+        share=None,
+        evidence=(evidence,),
+        repairs=(
+            OfferedRepair(
+                repair="other_precision",
+                text=f"ask for {executed} (or f32) on this machine, or run {requested} on hardware that has it",
+                command=f"--candidate {scene.candidate.backend}:{executed}",
+            ),
+        ),
+        details={"requested": requested, "executed": executed},
+    )
+
+
+def _coarser(executed: str, requested: str) -> bool:
+    """Whether `executed` rounds more coarsely than `requested`."""
+    significand_bits = {"f32": 24, "tf32": 11, "f16": 11, "bf16": 8}
+    return significand_bits.get(executed, 24) < significand_bits.get(requested, 24)
+
+
+_MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1,4] y) { y = MatMul(x, w) }"""
+_CONSTANTS = {"w": np.linspace(-1, 1, 32, dtype=np.float32).reshape(8, 4)}
+_X = np.linspace(0, 1, 8, dtype=np.float32).reshape(1, 8)
+
+CHECK = Check(
+    code=_CODE,
+    title="The engine does not compute in the precision that was asked for",
+    propose=_propose,
+    # Which wish a CPU refuses depends on the CPU; the tests plant the engine's description instead.
+    holds=(),
+    holds_not=(Example(model=_MODEL, inputs={"x": _X}, candidate="openvino:f32", constants=_CONSTANTS),),
+)

@@ -1,0 +1,143 @@
+"""An activation does not fit the number format.
+
+What goes wrong: a tensor that the network computes grows beyond the largest finite value of the format (65,504 in
+FP16) and becomes infinity, or is clamped to the largest value by an engine that saturates. Squares and sums are the
+usual places: Pow, ReduceSum and ReduceMean in a normalization, a tanh-GELU's cube, attention scores with a mask.
+
+How it shows: infinities (and NaN soon after) begin at one tensor, exactly at the elements that are too large in the
+reference; BF16 and FP32 are fine; it depends on the data.
+
+How we test for it: the values that the reference arithmetic gives on the candidate's own inputs predict which
+elements must overflow. The prediction must meet the candidate's non-finite (or clamped) elements.
+
+What it is confused with: a parameter beyond range (RNG001); a division by an epsilon that vanished (RNG003).
+
+How to repair: scale the tensor (divide before squaring), use the fused LayerNormalization operator, keep these nodes
+in FP32, or use BF16.
+
+Sources: IEEE 754-2019, section 7.4 (overflow).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks._common import EXPLAINED, leading, number, percent
+from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from parityscope.checks import Lab, Scene
+    from parityscope.records import Suspect
+
+__all__ = ["CHECK"]
+
+_CODE = "RNG002"
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    if scene.lab is None or scene.localization is None:
+        return
+    born = [one for one in scene.localization.suspects if one.introduced_nonfinite]
+    born.sort(key=lambda one: one.site.index)
+    for suspect in {one.site.tensor: one for one in [*born[:4], *leading(scene)]}.values():
+        pair = scene.tensors.get(suspect.site.tensor)
+        if pair is not None and pair.value("reference_max_abs") > scene.storage.largest:
+            yield _proposal(scene, scene.lab, suspect)
+
+
+def _proposal(scene: Scene, lab: Lab, suspect: Suspect) -> Proposal:
+    largest = scene.storage.largest
+    tensor = suspect.site.tensor
+    reached = scene.tensors[tensor].value("reference_max_abs")
+    claim = (
+        f"{suspect.site.op_type} {suspect.site.node} reaches {number(reached)} at {tensor!r}, beyond "
+        f"{scene.storage.title}'s largest finite value {number(largest)}"
+    )
+    experiment = Experiment(
+        check=_CODE,
+        claim=claim,
+        change="none: predict from the reference's values which elements are too large",
+        measure="agreement of the predicted elements with those that are not finite, or clamped, in the candidate",
+        if_true=f"at least {percent(EXPLAINED)} of either",
+        if_false="the candidate is finite and right where the reference is too large",
+    )
+
+    def test() -> Result:
+        candidate = np.asarray(lab.candidate(tensor), np.float64)
+        again = np.asarray(lab.replay(tensor, {}), np.float64)
+        predicted = np.isfinite(again) & (np.abs(again) > largest)
+        lost = np.isfinite(again) & (~np.isfinite(candidate) | (np.abs(candidate) == largest))
+        either = int((predicted | lost).sum())
+        agreement = int((predicted & lost).sum()) / either if either else 0.0
+        supported = agreement >= EXPLAINED
+        evidence = Evidence(
+            experiment=experiment,
+            outcome="supports" if supported else "refutes",
+            before=float(predicted.sum()),
+            after=float(lost.sum()),
+            because=(
+                f"{int(predicted.sum())} elements are too large, {int(lost.sum())} are lost in the candidate, "
+                f"and {percent(agreement)} of either are the same elements"
+            ),
+        )
+        finding = None
+        if supported:
+            finding = Finding(
+                code=_CODE,
+                title="An activation does not fit the number format",
+                role="cause",
+                claim=f"{claim}; {int(lost.sum())} of {candidate.size} elements are lost there.",
+                confidence=agreement,
+                confidence_from="agreement of the predicted with the lost elements",
+                site=suspect.site,
+                share=suspect.share,
+                evidence=(evidence,),
+                repairs=(
+                    OfferedRepair(
+                        repair="keep_in_fp32",
+                        text=f"keep {suspect.site.node} in FP32 and round only behind it, or run the engine in BF16",
+                    ),
+                    OfferedRepair(
+                        repair="rescale",
+                        text="scale the tensor into range before it (divide before squaring or summing)",
+                    ),
+                ),
+                details={"tensor": tensor, "reaches": reached, "lost": int(lost.sum())},
+            )
+        return Result(evidence=evidence, finding=finding)
+
+    return Proposal(experiment=experiment, test=test)
+
+
+_POW = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1,8] y) {
+  two = Constant<value_float = 2.0>()
+  big = Mul(x, scale)
+  square = Pow(big, two)
+  mean = ReduceMean(square)
+  root = Sqrt(mean)
+  y = Div(big, root)
+}"""
+_X = np.linspace(0.5, 1, 8, dtype=np.float32).reshape(1, 8)
+
+CHECK = Check(
+    code=_CODE,
+    title="An activation does not fit the number format",
+    propose=_propose,
+    holds=(
+        Example(
+            model=_POW,
+            inputs={"x": _X},
+            candidate="sim:f16",
+            site="square",
+            constants={"scale": np.array(800.0, np.float32)},
+        ),
+    ),
+    holds_not=(
+        Example(model=_POW, inputs={"x": _X}, candidate="sim:f16", constants={"scale": np.array(80.0, np.float32)}),
+    ),
+)

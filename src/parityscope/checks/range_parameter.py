@@ -1,0 +1,169 @@
+"""A parameter does not fit the number format.
+
+What goes wrong: a weight, a bias, a running variance or another constant is larger than the largest finite value of
+the format that the engine stores parameters in (65,504 in FP16). Converted, it becomes infinity, or the largest
+finite value where the converter saturates (TensorRT, OpenVINO). The layer that reads it computes something else, and
+everything behind it inherits that.
+
+How it shows: one layer introduces a large error on inputs that are still right; the error does not depend on the
+data; FP32 and BF16 (which has FP32's range) are fine.
+
+How we test for it: the layer is computed again in reference arithmetic on the candidate's own inputs, with only this
+parameter changed to what the format makes of it (infinity, or saturated). If that reproduces the candidate's output
+(it explains at least 90 % of the introduced error), the parameter is the cause.
+
+What it is confused with: an activation beyond range (RNG002), which depends on the data; a fusion bug.
+
+How to repair: fold a BatchNormalization into the layer before it, in FP32: its scale and shift usually fit although
+its variance does not. Otherwise scale the parameter into range, keep this one node in FP32, or use BF16.
+
+Sources: IEEE 754-2019 (formats); NVIDIA TensorRT, "weights conversion" warnings (saturation to the largest finite value).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.arithmetic import round_to
+from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks._common import EXPLAINED, constants_of, explained_share, leading, number, percent
+from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from parityscope.checks import Lab, Scene
+    from parityscope.checks._common import Constant
+    from parityscope.records import Suspect
+
+__all__ = ["CHECK"]
+
+_CODE = "RNG001"
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    if scene.lab is None:
+        return
+    for suspect in leading(scene):
+        for constant in constants_of(scene, suspect):
+            if float(np.abs(constant.values).max(initial=0.0)) > scene.storage.largest:
+                yield _proposal(scene, scene.lab, suspect, constant)
+
+
+def _proposal(scene: Scene, lab: Lab, suspect: Suspect, constant: Constant) -> Proposal:
+    largest = scene.storage.largest
+    beyond = int((np.abs(constant.values) > largest).sum())
+    worst = float(constant.values.ravel()[np.abs(constant.values).argmax()])
+    claim = (
+        f"{constant.op_type} {constant.node} reads {constant.role} {constant.name!r}, which holds {number(worst)}: "
+        f"beyond {scene.storage.title}'s largest finite value {number(largest)} "
+        f"({beyond} of {constant.values.size} elements)"
+    )
+    experiment = Experiment(
+        check=_CODE,
+        claim=claim,
+        change=f"replace {constant.name} by what {scene.storage.title} makes of it; nothing else",
+        measure=f"share of the error introduced at {suspect.site.tensor} that this reproduces",
+        if_true=f"at least {percent(EXPLAINED)}",
+        if_false="none of it: the layer stays as the reference computes it",
+    )
+
+    def test() -> Result:
+        share, how = _best_share(scene, lab, suspect, constant)
+        supported = share >= EXPLAINED
+        evidence = Evidence(
+            experiment=experiment,
+            outcome="supports" if supported else "refutes",
+            before=suspect.introduced,
+            after=share,
+            because=f"with {constant.name} {how}, {percent(share)} of the introduced error is reproduced",
+        )
+        return Result(evidence=evidence, finding=_finding(suspect, constant, evidence, share, how, worst))
+
+    return Proposal(experiment=experiment, test=test)
+
+
+def _best_share(scene: Scene, lab: Lab, suspect: Suspect, constant: Constant) -> tuple[float, str]:
+    tensor = suspect.site.tensor
+    candidate, plain = lab.candidate(tensor), lab.replay(tensor, {})
+    shares = []
+    for overflow, words in (("infinity", "overflowed to infinity"), ("saturate", "saturated to the largest value")):
+        with np.errstate(over="ignore"):
+            rounded = round_to(constant.values.astype(np.float32), scene.storage, overflow=overflow)
+        hypothesis = lab.replay(tensor, {constant.name: rounded.astype(constant.dtype)})
+        shares.append((explained_share(candidate, plain, hypothesis), words))
+    return max(shares)
+
+
+def _finding(
+    suspect: Suspect, constant: Constant, evidence: Evidence, share: float, how: str, worst: float
+) -> Finding | None:
+    if evidence.outcome != "supports":
+        return None
+    return Finding(
+        code=_CODE,
+        title="A parameter does not fit the number format",
+        role="cause",
+        claim=f"{evidence.experiment.claim}. In the deployment it is {how}.",
+        confidence=min(1.0, share),
+        confidence_from="the share of the introduced error that the experiment reproduced",
+        site=suspect.site,
+        share=None if suspect.share is None else suspect.share * min(1.0, share),
+        evidence=(evidence,),
+        repairs=_repairs(constant),
+        details={"parameter": constant.name, "role": constant.role, "value": worst, "node": constant.node},
+    )
+
+
+def _repairs(constant: Constant) -> tuple[OfferedRepair, ...]:
+    offered = [
+        OfferedRepair(
+            repair="keep_in_fp32",
+            text=f"keep {constant.node} in FP32 (its parameters with it), or run the engine in BF16",
+        )
+    ]
+    if constant.op_type == "BatchNormalization":
+        fold = OfferedRepair(
+            repair="fold_batch_normalization",
+            text=f"fold {constant.node} in FP32 before converting: its scale and shift fit although its variance does not",
+        )
+        offered.insert(0, fold)
+    return tuple(offered)
+
+
+_BN = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,2,4,4] x) => (float[1,2,4,4] y) {
+  a = Relu(x)
+  b = BatchNormalization(a, scale, bias, mean, variance)
+  y = Sigmoid(b)
+}"""
+_X = np.linspace(-2, 2, 32, dtype=np.float32).reshape(1, 2, 4, 4)
+_BN_CONSTANTS = {
+    "scale": np.full(2, 1e4, np.float32),
+    "bias": np.zeros(2, np.float32),
+    "mean": np.zeros(2, np.float32),
+}
+
+CHECK = Check(
+    code=_CODE,
+    title="A parameter does not fit the number format",
+    propose=_propose,
+    holds=(
+        Example(
+            model=_BN,
+            inputs={"x": _X},
+            candidate="sim:f16",
+            site="b",
+            constants={**_BN_CONSTANTS, "variance": np.full(2, 9.79e7, np.float32)},
+        ),
+    ),
+    holds_not=(
+        Example(
+            model=_BN,
+            inputs={"x": _X},
+            candidate="sim:f16",
+            constants={**_BN_CONSTANTS, "variance": np.full(2, 6.0e4, np.float32)},
+        ),
+    ),
+)

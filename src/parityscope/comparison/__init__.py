@@ -1,0 +1,50 @@
+"""(reference, candidate) -> Statistics -> measurements: pure arithmetic about the difference of two tensors.
+
+One blocked pass over the data (`measure_pair`) keeps sufficient statistics, in float64; every metric is computed from
+them afterwards (`measurements`), one metric per file in `metrics/`. Statistics of samples merge (`merge`).
+`measure_replay` does the same for the three tensors of the severed replay: introduced and inherited error.
+
+Rules that every metric keeps: NaN and infinity are counted and never averaged away; zeros in the reference are not
+skipped; integers are compared exactly; a known fault of a metric is named on its page with what is done about it.
+
+Compiled kernels come from `_kernel`, which is imported with the first pair of float tensors and not before.
+"""
+
+from __future__ import annotations
+
+from parityscope.comparison._channels import CHANNEL_FLOOR, Channels, ChannelSummary, summarize_channels
+from parityscope.comparison._histogram import QUANTILE_BOUND, Histogram, Sketch
+from parityscope.comparison._layout import channel_axis
+from parityscope.comparison._metric import Metric, measurements, metrics
+from parityscope.comparison._plain import from_plain, to_plain
+from parityscope.comparison._scores import Scores, can_be_scores
+from parityscope.comparison.measure import measure_pair
+from parityscope.comparison.replayed import ReplayStatistics, measure_replay
+from parityscope.comparison.statistics import Exact, Floats, Moments, Statistics, merge, scaled
+
+__all__ = [
+    "CHANNEL_FLOOR",
+    "QUANTILE_BOUND",
+    "ChannelSummary",
+    "Channels",
+    "Exact",
+    "Floats",
+    "Histogram",
+    "Metric",
+    "Moments",
+    "ReplayStatistics",
+    "Scores",
+    "Sketch",
+    "Statistics",
+    "can_be_scores",
+    "channel_axis",
+    "from_plain",
+    "measure_pair",
+    "measure_replay",
+    "measurements",
+    "merge",
+    "metrics",
+    "scaled",
+    "summarize_channels",
+    "to_plain",
+]

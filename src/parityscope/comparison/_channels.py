@@ -1,0 +1,114 @@
+"""Error by channel, so that one dead channel of 256 shows.
+
+The relative L2 error of a channel is |c - r| / |r| over its elements. A channel whose reference is (nearly) zero would
+make that ratio mean nothing: after a ReLU whole channels are exactly zero, and one rounding error there would be an
+infinite one. Its norm is therefore taken to be at least 2^-11 of the root mean square of the channels' norms. Below
+that a whole channel is smaller than the FP16 and TF32 rounding unit (u = 2^-11, numerics.md) of a usual channel's
+values. Nothing is skipped: 5.0 where the reference is zero is as visible as anywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+__all__ = ["CHANNEL_FLOOR", "ChannelSummary", "Channels", "merge_channels", "summarize_channels", "trim_channels"]
+
+CHANNEL_FLOOR = 2.0**-11  # derived in the docstring
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Channels:
+    """Sums by channel, over all pairs of finite values.
+
+    `error2`, `reference2`: float64, (k,), sums of squares; `disagreeing`: int64, (k,), elements that are non-finite
+    on one side only or differently; `indices`: int64, (k,), which channels these are. All `total` channels are held,
+    except in what was read back from a report: there only the worst ones, and `median` and `norm2` (mean square of
+    the norms) of all.
+    """
+
+    axis: int
+    total: int
+    indices: np.ndarray
+    error2: np.ndarray
+    reference2: np.ndarray
+    disagreeing: np.ndarray
+    median: float | None = None
+    norm2: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ChannelSummary:
+    """`relative`: float64, (k,), relative L2 error of each held channel; `median` over all channels."""
+
+    relative: np.ndarray
+    median: float
+    worst: int
+    worst_relative: float
+
+    @property
+    def ratio(self) -> float:
+        """The worst channel's error over the median channel's: 1 for equal ones, infinite where most are perfect."""
+        if self.worst_relative == self.median:
+            return 1.0
+        return self.worst_relative / self.median if self.median else float("inf")
+
+
+def summarize_channels(channels: Channels) -> ChannelSummary | None:
+    """The worst and the median channel (the lowest index wins a tie); None where there is no channel."""
+    if channels.indices.size == 0:
+        return None
+    floor = CHANNEL_FLOOR**2 * _norm2(channels)
+    scale2 = np.maximum(channels.reference2, floor)
+    relative = np.zeros(channels.error2.size)
+    wrong = channels.error2 > 0
+    with np.errstate(divide="ignore", over="ignore"):
+        relative[wrong] = np.sqrt(channels.error2[wrong] / scale2[wrong])
+    relative[channels.disagreeing > 0] = np.inf
+    at = int(np.argmax(relative))
+    median = float(np.median(relative)) if channels.median is None else channels.median
+    return ChannelSummary(
+        relative=relative, median=median, worst=int(channels.indices[at]), worst_relative=float(relative[at])
+    )
+
+
+def trim_channels(channels: Channels, keep: int) -> Channels:
+    """Only the `keep` worst channels, by index, with what is needed to judge them against the rest."""
+    summary = summarize_channels(channels)
+    if summary is None:
+        return channels
+    held = np.sort(np.argsort(-summary.relative, kind="stable")[:keep])
+    return replace(
+        channels,
+        indices=channels.indices[held],
+        error2=channels.error2[held],
+        reference2=channels.reference2[held],
+        disagreeing=channels.disagreeing[held],
+        median=summary.median,
+        norm2=_norm2(channels),
+    )
+
+
+def merge_channels(first: Channels | None, second: Channels | None, *, factors: tuple[float, float]) -> Channels | None:
+    """Sums over both; None where the two do not have the same channels (a dynamic axis, or trimmed records).
+
+    Args:
+        first: sums of one set of elements.
+        second: sums of another one.
+        factors: what the squares of each are multiplied by to bring them to one scale.
+    """
+    if first is None or second is None or first.total != second.total or first.axis != second.axis:
+        return None
+    if first.indices.size != first.total or second.indices.size != second.total:
+        return None
+    return replace(
+        first,
+        error2=first.error2 * factors[0] + second.error2 * factors[1],
+        reference2=first.reference2 * factors[0] + second.reference2 * factors[1],
+        disagreeing=first.disagreeing + second.disagreeing,
+    )
+
+
+def _norm2(channels: Channels) -> float:
+    return float(channels.reference2.mean()) if channels.norm2 is None else channels.norm2

@@ -1,0 +1,475 @@
+"""The two compiled loops that read tensors: everything is accumulated in float64 while a block lies in the L1 cache.
+
+A block of `BLOCK` elements is widened to float64 once; small loops then pass over it, each simple enough to become
+vector instructions. That is faster than one loop that does all, because a single histogram update in a loop keeps the
+sums from being vectorized (measured in bench/metric_pass.py).
+
+Two kinds of loops stand apart. `_widen`, `_subtract` and `_split` compile to strict IEEE 754 arithmetic. Only sums may
+be reassociated, and never with the "no NaN" or "no infinity" flags. Non-finite values are found by the bits of their
+exponent, which no floating-point flag can optimise away, and are taken out of a block before it is summed.
+
+All functions live in one file because numba's cache notices a change of the file of the outer function only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from numba import njit
+
+__all__ = [
+    "BINS_PER_OCTAVE",
+    "BLOCK",
+    "LANES",
+    "OCTAVES",
+    "SKETCH_WIDTH",
+    "VALUE_BINS",
+    "measure_block",
+    "replay_block",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+BLOCK = 1024  # three float64 blocks of 8 KiB beside their sources: they stay in an L1 cache of 32 KiB
+LANES = 4  # copies of each histogram: equal neighbours then do not wait for each other's store
+OCTAVES = 160  # the sketch covers errors in [2^-160, 2^160): every difference of float32 values lies there
+MANTISSA_BITS = 6  # half a bin is then at most 1/128 = 0.78 % of a value in it
+BINS_PER_OCTAVE = 1 << MANTISSA_BITS
+SKETCH_WIDTH = 2 * OCTAVES * BINS_PER_OCTAVE + 1  # bin 0: zero, or below the range
+VALUE_BINS = 4096  # sign and exponent of a float64
+
+_MAGNITUDE = np.int64(0x7FFF_FFFF_FFFF_FFFF)
+_NONFINITE = np.int64(0x7FF0_0000_0000_0000)  # all bits of the exponent set
+_SHIFT = 52 - MANTISSA_BITS
+_FIRST_BIN = (1023 - OCTAVES) * BINS_PER_OCTAVE - 1
+_SHORT = 16  # runs below this length cost more to cut out than to sum one by one (measured)
+
+
+def _compiled(*, reassociate: bool = False, outer: bool = False) -> Callable[[F], F]:
+    """Compiles with numba; `reassociate` lets sums be taken in any order, `outer` keeps the machine code on disk."""
+    fastmath: set[str] = {"reassoc", "contract", "nsz"} if reassociate else set()
+
+    def decorate(function: F) -> F:
+        try:
+            return cast("F", njit(nogil=True, fastmath=fastmath, cache=outer)(function))
+        except RuntimeError:  # numba found no directory that it may write its cache to
+            return cast("F", njit(nogil=True, fastmath=fastmath)(function))
+
+    return decorate
+
+
+@_compiled()
+def _widen(source: np.ndarray, wide: np.ndarray) -> None:
+    for i in range(source.shape[0]):
+        wide[i] = source[i]
+
+
+@_compiled()
+def _subtract(candidate: np.ndarray, reference: np.ndarray, error: np.ndarray) -> None:
+    for i in range(error.shape[0]):
+        error[i] = candidate[i] - reference[i]
+
+
+@_compiled()
+def _split(  # noqa: PLR0917 (numba has no keyword-only arguments)
+    reference: np.ndarray,
+    candidate: np.ndarray,
+    replayed: np.ndarray,
+    wide_reference: np.ndarray,
+    introduced: np.ndarray,
+    inherited: np.ndarray,
+) -> None:
+    for i in range(introduced.shape[0]):
+        r = np.float64(reference[i])
+        f = np.float64(replayed[i])
+        wide_reference[i] = r
+        introduced[i] = np.float64(candidate[i]) - f
+        inherited[i] = f - r
+
+
+@_compiled()
+def _largest(bits: np.ndarray) -> np.int64:
+    """The bits of the largest magnitude, which order like the magnitudes; from `_NONFINITE` on one is not finite."""
+    largest = np.int64(0)
+    for i in range(bits.shape[0]):
+        largest = max(largest, bits[i] & _MAGNITUDE)
+    return largest
+
+
+@_compiled()
+def _first_with(bits: np.ndarray, wanted: np.int64) -> int:
+    for i in range(bits.shape[0]):
+        if bits[i] & _MAGNITUDE == wanted:
+            return i
+    return -1
+
+
+@_compiled()
+def _is_nonfinite(bits: np.int64) -> np.bool:
+    return (bits & _MAGNITUDE) >= _NONFINITE
+
+
+@_compiled()
+def _agree(one: np.int64, other: np.int64) -> np.bool | bool:
+    """Whether two non-finite values are the same infinity or both NaN (of any payload)."""
+    return one == other or ((one & _MAGNITUDE) > _NONFINITE and (other & _MAGNITUDE) > _NONFINITE)
+
+
+@_compiled(reassociate=True)
+def _sums(reference: np.ndarray, candidate: np.ndarray, error: np.ndarray, moments: np.ndarray) -> None:
+    e1 = a1 = e2 = r1 = c1 = r2 = c2 = rc = 0.0
+    for i in range(error.shape[0]):
+        r = reference[i]
+        c = candidate[i]
+        e = error[i]
+        e1 += e
+        a1 += abs(e)
+        e2 += e * e
+        r1 += r
+        c1 += c
+        r2 += r * r
+        c2 += c * c
+        rc += r * c
+    moments[0] += e1
+    moments[1] += a1
+    moments[2] += e2
+    moments[3] += r1
+    moments[4] += c1
+    moments[5] += r2
+    moments[6] += c2
+    moments[7] += rc
+
+
+@_compiled()
+def _range(bits: np.ndarray, extremes: np.ndarray) -> None:
+    """Smallest and largest value, as integers that order like the values (negative ones mirrored)."""
+    low = extremes[0]
+    high = extremes[1]
+    for i in range(bits.shape[0]):
+        key = bits[i]
+        key = key ^ ((key >> 63) & _MAGNITUDE)
+        low = min(low, key)
+        high = max(high, key)
+    extremes[0] = low
+    extremes[1] = high
+
+
+@_compiled(reassociate=True)
+def _ulps(reference: np.ndarray, candidate: np.ndarray, mask: int, moments: np.ndarray) -> None:
+    """Distances of two sign-and-magnitude integers; both zeros are one point. Sum to moments[8], largest to [9]."""
+    total = 0.0
+    largest = np.uint64(0)
+    for i in range(reference.shape[0]):
+        r = np.int64(reference[i])
+        c = np.int64(candidate[i])
+        sign = r >> 63
+        r = ((r & mask) ^ sign) - sign
+        sign = c >> 63
+        c = ((c & mask) ^ sign) - sign
+        distance = np.uint64(max(r, c)) - np.uint64(min(r, c))
+        total += np.float64(distance)
+        largest = max(largest, distance)
+    moments[8] += total
+    moments[9] = max(moments[9], np.float64(largest))
+
+
+@_compiled()
+def _sketch_bins(bits: np.ndarray, bins: np.ndarray, extremes: np.ndarray, counts: np.ndarray) -> None:
+    """Each error's bin; which bins were used to extremes[2:4], exact zeros to counts[5]."""
+    low = np.int64(SKETCH_WIDTH)
+    high = np.int64(0)
+    zeros = np.int64(0)
+    for i in range(bits.shape[0]):
+        magnitude = bits[i] & _MAGNITUDE
+        zeros += np.int64(magnitude == 0)
+        at = min(max((magnitude >> _SHIFT) - _FIRST_BIN, 0), SKETCH_WIDTH - 1)
+        low = min(low, at)
+        high = max(high, at)
+        bins[i] = at
+    extremes[2] = min(extremes[2], low)
+    extremes[3] = max(extremes[3], high)
+    counts[5] += zeros
+
+
+@_compiled()
+def _value_bins(bits: np.ndarray, bins: np.ndarray) -> None:
+    for i in range(bits.shape[0]):
+        bins[i] = (bits[i] >> 52) & (VALUE_BINS - 1)
+
+
+@_compiled()
+def _count(bins: np.ndarray, histogram: np.ndarray) -> None:
+    whole = bins.shape[0] & ~3
+    for i in range(0, whole, 4):
+        histogram[0, bins[i]] += 1
+        histogram[1, bins[i + 1]] += 1
+        histogram[2, bins[i + 2]] += 1
+        histogram[3, bins[i + 3]] += 1
+    for i in range(whole, bins.shape[0]):
+        histogram[0, bins[i]] += 1
+
+
+@_compiled(reassociate=True)
+def _square_sum(values: np.ndarray) -> float:
+    total = 0.0
+    for i in range(values.shape[0]):
+        total += values[i] * values[i]
+    return total
+
+
+@_compiled()
+def _add_squares(values: np.ndarray, totals: np.ndarray) -> None:
+    for i in range(values.shape[0]):
+        totals[i] += values[i] * values[i]
+
+
+@_compiled()
+def _channels(error: np.ndarray, reference: np.ndarray, first: int, inner: int, squares: np.ndarray) -> None:
+    """Adds squares of a block that starts at flat index `first` to its channels: errors to row 0, reference to 1."""
+    channels = squares.shape[1]
+    n = error.shape[0]
+    done = 0
+    channel = (first // inner) % channels
+    run = inner - first % inner
+    if inner == 1 and channels >= _SHORT:  # channels lie side by side: the inner loop runs over channels
+        while done < n:
+            run = min(n - done, channels - channel)
+            _add_squares(error[done : done + run], squares[0, channel : channel + run])
+            _add_squares(reference[done : done + run], squares[1, channel : channel + run])
+            done += run
+            channel = 0
+    elif inner >= _SHORT:
+        while done < n:
+            end = min(n, done + run)
+            squares[0, channel] += _square_sum(error[done:end])
+            squares[1, channel] += _square_sum(reference[done:end])
+            done = end
+            run = inner
+            channel = channel + 1 if channel + 1 < channels else 0
+    else:
+        for i in range(n):
+            _scattered(error[i], reference[i], channel, squares)
+            run -= 1
+            if run == 0:
+                run = inner
+                channel = channel + 1 if channel + 1 < channels else 0
+
+
+@_compiled()
+def _scattered(error: float, reference: float, channel: int, squares: np.ndarray) -> None:
+    squares[0, channel] += error * error
+    squares[1, channel] += reference * reference
+
+
+@_compiled(outer=True)
+def measure_block(  # noqa: PLR0917 (numba has no keyword-only arguments)
+    reference: np.ndarray,
+    candidate: np.ndarray,
+    reference_keys: np.ndarray,
+    candidate_keys: np.ndarray,
+    mask: int,
+    first: int,
+    inner: int,
+    moments: np.ndarray,
+    counts: np.ndarray,
+    extremes: np.ndarray,
+    sketch: np.ndarray,
+    values: np.ndarray,
+    squares: np.ndarray,
+    disagreeing: np.ndarray,
+) -> None:
+    """Adds the pairs of a contiguous stretch of two tensors to the accumulators.
+
+    Args:
+        reference: float32 or float64, (n,).
+        candidate: same dtype, (n,).
+        reference_keys: int32 or int64, (n,): the reference rounded to the candidate's dtype, as sign and magnitude.
+        candidate_keys: same dtype, (n,): the candidate's bits, with the sign in the highest bit.
+        mask: the magnitude bits of a key.
+        first: flat index of element 0 in the whole tensor.
+        inner: elements between one channel and the next.
+        moments: float64, (10,): sums of e, |e|, e^2, r, c, r^2, c^2, r c, ULPs; largest ULP.
+        counts: int64, (7,): non-finite in the reference only, the candidate only, both but different, agreeing;
+            finite pairs; exact zeros among the errors; lowest flat index that disagrees.
+        extremes: int64, (8,): range of the reference (ordered keys), lowest and highest sketch bin used, bits of the
+            largest |e| and its flat index, range of the candidate.
+        sketch: int64, (LANES, SKETCH_WIDTH).
+        values: int64, (2, LANES, VALUE_BINS): reference, candidate.
+        squares: float64, (2, channels); no channels: nothing is kept by channel.
+        disagreeing: int64, (channels,): elements that are non-finite on one side only, or differently.
+    """
+    wide_reference = np.empty(BLOCK, np.float64)
+    wide_candidate = np.empty(BLOCK, np.float64)
+    wide_error = np.empty(BLOCK, np.float64)
+    kept_reference = np.empty(BLOCK, np.int64)
+    kept_candidate = np.empty(BLOCK, np.int64)
+    kept_at = np.empty(BLOCK, np.int64)
+    bins = np.empty(BLOCK, np.uint32)
+    channels = squares.shape[1]
+    for start in range(0, reference.shape[0], BLOCK):
+        m = min(BLOCK, reference.shape[0] - start)
+        r = wide_reference[:m]
+        c = wide_candidate[:m]
+        e = wide_error[:m]
+        _widen(reference[start : start + m], r)
+        _widen(candidate[start : start + m], c)
+        _subtract(c, r, e)
+        largest = _largest(e.view(np.int64))
+        intact = largest < _NONFINITE
+        if intact:
+            _ulps(reference_keys[start : start + m], candidate_keys[start : start + m], mask, moments)
+            if channels:
+                _channels(e, r, first + start, inner, squares)
+        else:
+            whole = m
+            m = 0
+            for i in range(whole):
+                r_bits = np.float64(r[i]).view(np.int64)
+                c_bits = np.float64(c[i]).view(np.int64)
+                r_bad = _is_nonfinite(r_bits)
+                c_bad = _is_nonfinite(c_bits)
+                at = first + start + i
+                if not r_bad and not c_bad:
+                    r[m] = r[i]
+                    c[m] = c[i]
+                    e[m] = e[i]
+                    kept_reference[m] = reference_keys[start + i]
+                    kept_candidate[m] = candidate_keys[start + i]
+                    kept_at[m] = at
+                    if channels:
+                        _scattered(e[m], r[m], (at // inner) % channels, squares)
+                    m += 1
+                elif r_bad and c_bad and _agree(r_bits, c_bits):
+                    counts[3] += 1
+                else:
+                    counts[2 if r_bad and c_bad else (0 if r_bad else 1)] += 1
+                    counts[6] = min(counts[6], at)
+                    if channels:
+                        disagreeing[(at // inner) % channels] += 1
+            r = r[:m]
+            c = c[:m]
+            e = e[:m]
+            largest = _largest(e.view(np.int64))
+            _ulps(kept_reference[:m], kept_candidate[:m], mask, moments)
+        counts[4] += m
+        bits = e.view(np.int64)
+        _sums(r, c, e, moments)
+        if largest > extremes[4]:
+            extremes[4] = largest
+            found = _first_with(bits, largest)
+            extremes[5] = first + start + found if intact else kept_at[found]
+        _range(r.view(np.int64), extremes[0:2])
+        _range(c.view(np.int64), extremes[6:8])
+        _sketch_bins(bits, bins[:m], extremes, counts)
+        _count(bins[:m], sketch)
+        _value_bins(r.view(np.int64), bins[:m])
+        _count(bins[:m], values[0])
+        _value_bins(c.view(np.int64), bins[:m])
+        _count(bins[:m], values[1])
+
+
+@_compiled(reassociate=True)
+def _replay_sums(introduced: np.ndarray, inherited: np.ndarray, reference: np.ndarray, moments: np.ndarray) -> None:
+    d2 = h2 = dh = r2 = e2 = 0.0
+    for i in range(introduced.shape[0]):
+        d = introduced[i]
+        h = inherited[i]
+        d2 += d * d
+        h2 += h * h
+        dh += d * h
+        r2 += reference[i] * reference[i]
+        e2 += (d + h) * (d + h)
+    moments[0] += d2
+    moments[1] += h2
+    moments[2] += dh
+    moments[3] += r2
+    moments[4] += e2
+
+
+@_compiled(outer=True)
+def replay_block(  # noqa: PLR0917 (numba has no keyword-only arguments)
+    reference: np.ndarray,
+    candidate: np.ndarray,
+    replayed: np.ndarray,
+    first: int,
+    inner: int,
+    moments: np.ndarray,
+    counts: np.ndarray,
+    extremes: np.ndarray,
+    squares: np.ndarray,
+    disagreeing: np.ndarray,
+) -> None:
+    """Adds a contiguous stretch of three tensors (r, c and f(c_in)) to the accumulators of the severed replay.
+
+    Args:
+        reference: float32 or float64, (n,).
+        candidate: same dtype, (n,).
+        replayed: same dtype, (n,).
+        first: flat index of element 0 in the whole tensor.
+        inner: elements between one channel and the next.
+        moments: float64, (5,): sums of (c-f)^2, (f-r)^2, (c-f)(f-r), r^2, (c-r)^2 where all three are finite.
+        counts: int64, (7,): elements summed; non-finite in c where f is finite; c and f differ otherwise in a
+            non-finite value; non-finite in f where r is finite; f and r differ otherwise; elements left out; c and r
+            differ in a non-finite value.
+        extremes: int64, (3,): bits of the largest |c-f| and its flat index; lowest flat index where c and f disagree.
+        squares: float64, (2, channels): sums of (c-f)^2 and of r^2.
+        disagreeing: int64, (channels,): elements where c and f disagree in a non-finite value.
+    """
+    wide_reference = np.empty(BLOCK, np.float64)
+    wide_inherited = np.empty(BLOCK, np.float64)
+    wide_introduced = np.empty(BLOCK, np.float64)
+    kept_at = np.empty(BLOCK, np.int64)
+    channels = squares.shape[1]
+    for start in range(0, reference.shape[0], BLOCK):
+        m = min(BLOCK, reference.shape[0] - start)
+        r = wide_reference[:m]
+        h = wide_inherited[:m]
+        d = wide_introduced[:m]
+        _split(reference[start : start + m], candidate[start : start + m], replayed[start : start + m], r, d, h)
+        largest = _largest(d.view(np.int64))
+        intact = largest < _NONFINITE and _largest(h.view(np.int64)) < _NONFINITE
+        if intact:
+            if channels:
+                _channels(d, r, first + start, inner, squares)
+        else:
+            whole = m
+            m = 0
+            for i in range(whole):
+                at = first + start + i
+                r_bits = np.float64(r[i]).view(np.int64)
+                c_bits = np.float64(candidate[start + i]).view(np.int64)
+                f_bits = np.float64(replayed[start + i]).view(np.int64)
+                r_bad = _is_nonfinite(r_bits)
+                c_bad = _is_nonfinite(c_bits)
+                f_bad = _is_nonfinite(f_bits)
+                if not r_bad and not c_bad and not f_bad:
+                    r[m] = r[i]
+                    h[m] = h[i]
+                    d[m] = d[i]
+                    kept_at[m] = at
+                    if channels:
+                        _scattered(d[m], r[m], (at // inner) % channels, squares)
+                    m += 1
+                    continue
+                counts[5] += 1
+                if (c_bad or f_bad) and not (c_bad and f_bad and _agree(c_bits, f_bits)):
+                    counts[2 if f_bad else 1] += 1
+                    extremes[2] = min(extremes[2], at)
+                    if channels:
+                        disagreeing[(at // inner) % channels] += 1
+                if (f_bad or r_bad) and not (f_bad and r_bad and _agree(f_bits, r_bits)):
+                    counts[4 if r_bad else 3] += 1
+                if (c_bad or r_bad) and not (c_bad and r_bad and _agree(c_bits, r_bits)):
+                    counts[6] += 1
+            r = r[:m]
+            d = d[:m]
+            h = h[:m]
+            largest = _largest(d.view(np.int64))
+        counts[0] += m
+        _replay_sums(d, h, r, moments)
+        if largest > extremes[0]:
+            extremes[0] = largest
+            found = _first_with(d.view(np.int64), largest)
+            extremes[1] = first + start + found if intact else kept_at[found]

@@ -1,0 +1,208 @@
+"""Which tensor of the candidate's graph is which tensor of the reference's.
+
+The same graph: every value is itself. Another graph of the same function (simplified, re-exported, another opset,
+quantized): a tensor is paired by its exact name where both graphs have it; any other only by value, and only where that is
+proved: both graphs run in reference arithmetic on several samples, and on each of them the two tensors agree within FP32
+noise. Nothing is guessed from parts of names; whatever is left over is listed.
+
+Matching by value: for each tensor and sample a fingerprint of four functionals (mean, root mean square, and two fixed
+pseudo-random projections) finds the possible partners, and the elements themselves then decide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.recording import observable, plan_chunks
+from parityscope.case import Sample
+from parityscope.errors import ParityError
+from parityscope.records import Skip
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from parityscope.case import Inputs, Model
+
+__all__ = ["PairedGraphs", "pair_graphs"]
+
+# Two FP32 evaluations of one network agree to 1e-6 ... 1e-5 at every layer (measured on the development models); a
+# hundred times FP32's rounding at 2^-24 accepts those and nothing that another function could give on every sample.
+_SAME = 1e-4
+_SAMPLES = 3  # enough to prove: a tensor of one element still has to agree three times
+_SECOND_SCALE = 0.75  # a second sample made from an only one: exactly representable, keeps every sign
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedGraphs:
+    """`names` maps tensors of the reference to the candidate's, `how` says for each by what ("name", "map", "value")."""
+
+    names: Mapping[str, str]
+    how: Mapping[str, str]
+    skipped: tuple[Skip, ...] = ()
+
+
+def pair_graphs(
+    reference: Model, candidate: Model, inputs: Inputs, *, explicit: Mapping[str, str], memory: int
+) -> PairedGraphs:
+    """Pairs the tensors of two graphs; `explicit` (reference name -> candidate name) goes before everything else.
+
+    Raises:
+        ParityError: an explicit name is in neither graph.
+    """
+    mine = [*observable(reference), *(value.name for value in reference.outputs)]
+    its = [*observable(candidate), *(value.name for value in candidate.outputs)]
+    _check_explicit(explicit, set(mine), set(its))
+    names = dict(explicit)
+    how = dict.fromkeys(explicit, "map")
+    taken = set(explicit.values())
+    for name in mine:
+        if name not in names and name in set(its) - taken:
+            names[name] = name
+            how[name] = "name"
+    if reference.sha256 == candidate.sha256:
+        return PairedGraphs(names=names, how=how)
+    left_mine = [name for name in mine if name not in names]
+    left_its = [name for name in its if name not in set(names.values())]
+    skipped: list[Skip] = []
+    if left_mine and left_its:
+        proved, problem = _by_value(reference, candidate, inputs, left_mine, left_its, memory)
+        names.update(proved)
+        how.update(dict.fromkeys(proved, "value"))
+        if problem:
+            skipped.append(Skip(what="pairing tensors by value", reason=problem))
+    skipped.extend(_left_over(names, mine, its))
+    return PairedGraphs(names=names, how=how, skipped=tuple(skipped))
+
+
+def _check_explicit(explicit: Mapping[str, str], mine: set[str], its: set[str]) -> None:
+    for old, new in explicit.items():
+        for name, known, side in ((old, mine, "reference"), (new, its, "candidate")):
+            if name not in known:
+                raise ParityError(
+                    f"--map {old}={new}: the {side}'s graph has no tensor {name!r}",
+                    fix="names are matched exactly; `parityscope compare --all-tensors` lists them",
+                )
+
+
+def _left_over(names: Mapping[str, str], mine: Sequence[str], its: Sequence[str]) -> list[Skip]:
+    taken = set(names.values())
+    reason = "no tensor of the other graph has this name, or is proved to have these values"
+    return [
+        *(Skip(what=f"tensor {name} of the reference", reason=reason, fix="--map") for name in mine if name not in names),
+        *(Skip(what=f"tensor {name} of the candidate", reason=reason, fix="--map") for name in its if name not in taken),
+    ]
+
+
+def _by_value(
+    reference: Model, candidate: Model, inputs: Inputs, mine: Sequence[str], its: Sequence[str], memory: int
+) -> tuple[dict[str, str], str]:
+    """Pairs that are proved by value, and why none could be sought (empty when they were)."""
+    samples = _proof_samples(inputs)
+    if len(samples) < 2:
+        return {}, "one sample without float inputs proves nothing; give more samples"
+    try:
+        marks = _fingerprints(reference, samples, mine, memory // 4)
+        other = _fingerprints(candidate, samples, its, memory // 4)
+    except ParityError as error:
+        return {}, f"both graphs must run in ONNX Runtime for that: {error.problem}"
+    found: dict[str, str] = {}
+    taken: set[str] = set()
+    for name, mark in marks.items():
+        for partner, its_mark in other.items():
+            if partner not in taken and _alike(mark, its_mark):
+                found[name] = partner
+                taken.add(partner)
+                break
+    return _proved(reference, candidate, samples, found, memory // 4), ""
+
+
+def _proof_samples(inputs: Inputs) -> list[Sample]:
+    samples = [inputs.sample(index) for index in range(min(len(inputs), _SAMPLES))]
+    if len(samples) == 1 and any(array.dtype.kind == "f" for array in samples[0].arrays.values()):
+        only = samples[0]
+        scaled = {
+            name: (array * array.dtype.type(_SECOND_SCALE)).astype(array.dtype) if array.dtype.kind == "f" else array
+            for name, array in only.arrays.items()
+        }
+        samples.append(Sample(index=1, name=f"{only.name}, scaled", arrays=scaled))
+    return samples
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Mark:
+    shapes: tuple[tuple[int, ...], ...]
+    dtype: str
+    numbers: np.ndarray
+
+
+def _fingerprints(model: Model, samples: Sequence[Sample], names: Sequence[str], limit: int) -> dict[str, _Mark]:
+    shapes: dict[str, list[tuple[int, ...]]] = {name: [] for name in names}
+    numbers: dict[str, list[float]] = {name: [] for name in names}
+    dtypes: dict[str, str] = {}
+    for chunk in plan_chunks(model, samples[0], names, limit):
+        run = open_session(model.graph(), outputs=list(chunk), folder=model.path.parent)
+        for sample in samples:
+            for name, array in run(sample.arrays).items():
+                shapes[name].append(array.shape)
+                numbers[name].extend(_functionals(array))
+                dtypes[name] = array.dtype.name
+    return {
+        name: _Mark(shapes=tuple(shapes[name]), dtype=dtypes[name], numbers=np.array(numbers[name]))
+        for name in names
+        if name in dtypes
+    }
+
+
+def _functionals(array: np.ndarray) -> tuple[float, float, float, float]:
+    if array.dtype.kind in "OUS" or array.size == 0:
+        return (0.0, 0.0, 0.0, 0.0)
+    flat = array.astype(np.float64).ravel()
+    with np.errstate(all="ignore"):
+        phase = np.arange(flat.size, dtype=np.float64)
+        scale = 1.0 / flat.size
+        return (
+            float(flat.mean()),
+            float(np.sqrt(np.square(flat).mean())),
+            float(np.vdot(flat, np.cos(phase * 0.618)) * scale),
+            float(np.vdot(flat, np.sin(phase * 1.414)) * scale),
+        )
+
+
+def _alike(mine: _Mark, its: _Mark) -> bool:
+    if mine.shapes != its.shapes or mine.dtype != its.dtype:
+        return False
+    scale = max(float(np.abs(mine.numbers[1::4]).max(initial=0.0)), np.finfo(np.float64).tiny)
+    return bool(np.isfinite(mine.numbers).all() and (np.abs(mine.numbers - its.numbers) <= _SAME * scale).all())
+
+
+def _proved(
+    reference: Model, candidate: Model, samples: Sequence[Sample], found: Mapping[str, str], limit: int
+) -> dict[str, str]:
+    """Those of `found` whose elements agree on every sample."""
+    proved: dict[str, str] = {}
+    for chunk in plan_chunks(reference, samples[0], list(found), limit) if found else []:
+        mine = open_session(reference.graph(), outputs=list(chunk), folder=reference.path.parent)
+        partners = list(dict.fromkeys(found[name] for name in chunk))
+        its = open_session(candidate.graph(), outputs=partners, folder=candidate.path.parent)
+        agree = dict.fromkeys(chunk, True)
+        for sample in samples:
+            left, right = mine(sample.arrays), its(sample.arrays)
+            for name in chunk:
+                agree[name] = agree[name] and _same(left[name], right[found[name]])
+        proved.update((name, found[name]) for name in _true(agree))
+    return proved
+
+
+def _true(flags: Mapping[str, bool]) -> Iterable[str]:
+    return (name for name, flag in flags.items() if flag)
+
+
+def _same(mine: np.ndarray, its: np.ndarray) -> bool:
+    if mine.dtype.kind not in "f":
+        return bool(np.array_equal(mine, its))
+    size = float(np.linalg.norm(mine.astype(np.float64)))
+    return float(np.linalg.norm(its.astype(np.float64) - mine.astype(np.float64))) <= _SAME * size

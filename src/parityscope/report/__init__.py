@@ -1,0 +1,46 @@
+"""Study -> text | json | html | node-data: one renderer per file, all of them pure.
+
+A renderer takes the study's document, the plain strict-JSON mapping that `study.json` holds, and returns a string; it
+reads no file, clock or environment. `view.view` turns the document into a view model (plain data with every number
+already worded), which the page and the terminal lay out. Outside packages add renderers through entry points of the
+group "parityscope.report".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from parityscope.errors import ParityError
+from parityscope.plugins import discover
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["Renderer", "renderer", "renderers"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renderer:
+    """A way to write a study: `name` is what `--format` takes, `suffix` ends the file it is written to."""
+
+    name: str
+    suffix: str
+    render: Callable[[Mapping[str, Any]], str]
+
+
+def renderers() -> dict[str, Renderer]:
+    """Every renderer there is, by name."""
+    return {found.name: found for found, _ in discover("parityscope.report", "RENDERER", Renderer).values()}
+
+
+def renderer(name: str) -> Renderer:
+    """The renderer called `name`.
+
+    Raises:
+        ParityError: there is none of that name.
+    """
+    known = renderers()
+    if name not in known:
+        raise ParityError(f"there is no report format {name!r}", fix=f"use one of: {', '.join(sorted(known))}")
+    return known[name]

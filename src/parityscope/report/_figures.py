@@ -1,0 +1,139 @@
+"""View of the plots: the numbers that the drawings need, and nothing about how they look.
+
+Errors are relative L2; None is absent, infinity and NaN stay what they are (the drawings give them a lane of their
+own). Histograms are by power of two: bin e counts the elements with 2^e <= |x| < 2^(e+1).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from parityscope.report._tensors import GRADES, nonfinite
+from parityscope.report.words import clean, count, figure, number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["figures"]
+
+_NAMED_SUSPECTS = 3
+
+
+def figures(document: Mapping[str, Any]) -> dict[str, Any]:
+    """{"depth": ..., "tensors": [...]}: error along the network, then a panel for each plotted tensor."""
+    return {"depth": _depth(document), "tensors": _panels(document)}
+
+
+def _depth(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Total, introduced and inherited error of every tensor that has a place in the graph."""
+    rows = [
+        (row, tensor)
+        for row, tensor in enumerate(document.get("tensors", ()))
+        if number(tensor.get("index")) is not None
+    ]
+    formats = sorted({name for _, tensor in rows for name in tensor.get("expected") or ()})
+    return {
+        "points": [_point(row, tensor) for row, tensor in rows],
+        "floor": [number(tensor.get("floor")) for _, tensor in rows],
+        "expected": [
+            {
+                "format": GRADES.get(name, clean(name)),
+                "declared": name == (document.get("policy") or {}).get("declared"),
+                "values": [number((tensor.get("expected") or {}).get(name)) for _, tensor in rows],
+            }
+            for name in formats
+        ],
+        "suspects": _marked(document),
+    }
+
+
+def _point(row: int, tensor: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "row": row,
+        "index": number(tensor["index"]),
+        "total": number(tensor.get("rel_l2")),
+        "introduced": number(tensor.get("introduced")),
+        "inherited": number(tensor.get("inherited")),
+    }
+
+
+def _marked(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The leading suspects that stand above their floor."""
+    shown = []
+    for rank, suspect in enumerate(document.get("suspects", ())[:_NAMED_SUSPECTS], start=1):
+        site = suspect.get("site", {})
+        introduced = number(suspect.get("introduced"))
+        if introduced is None or introduced <= (number(suspect.get("floor")) or 0.0):
+            continue
+        shown.append(
+            {
+                "rank": rank,
+                "index": number(site.get("index")),
+                "introduced": introduced,
+                "name": clean(site.get("node") or site.get("tensor") or ""),
+                "text": f"introduces {figure(introduced)}, inherits {figure(suspect.get('inherited'))}",
+            }
+        )
+    return shown
+
+
+def _panels(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One panel a plotted tensor: the suspects in their order, then the outputs."""
+    plots, graphs = document.get("plots") or {}, document.get("graph_views") or {}
+    rows = {row.get("name"): row for row in document.get("tensors", ())}
+    blamed = [suspect.get("site", {}).get("tensor") for suspect in document.get("suspects", ())]
+    ranks = {name: rank for rank, name in enumerate(blamed, start=1)}
+    names = sorted({*plots, *graphs}, key=lambda name: (ranks.get(name, len(ranks) + 1), name))
+    panels = [
+        _panel(name, ranks.get(name), rows.get(name, {}), plots.get(name, {}), graphs.get(name)) for name in names
+    ]
+    return [panel for panel in panels if any(panel[part] for part in ("values", "error", "channels", "graph"))]
+
+
+def _panel(
+    name: str, rank: int | None, row: Mapping[str, Any], plot: Mapping[str, Any], graph: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    role = f"suspect {rank}" if rank else "output" if row.get("is_output") else "tensor"
+    return {
+        "name": clean(name),
+        "role": role,
+        "node": clean(row.get("node", "")),
+        "op_type": clean(row.get("op_type", "")),
+        "nonfinite": nonfinite(row.get("nonfinite")),
+        "values": [
+            {"side": side, "bins": _signed(plot[side])} for side in ("reference", "candidate") if plot.get(side)
+        ],
+        "error": [(int(exponent), int(n)) for exponent, n in plot.get("error") or ()],
+        "channels": [
+            {"index": count(index), "value": number(value) or 0.0, "text": figure(value)}
+            for index, value in plot.get("channels") or ()
+        ],
+        "graph": _graph(graph) if graph and graph.get("nodes") else None,
+    }
+
+
+def _signed(histogram: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "negative": [(int(exponent), int(n)) for exponent, n in histogram.get("negative") or ()],
+        "zero": int(histogram.get("zero") or 0),
+        "positive": [(int(exponent), int(n)) for exponent, n in histogram.get("positive") or ()],
+    }
+
+
+def _graph(graph: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "nodes": [
+            {
+                "id": str(node["id"]),
+                "label": clean(node.get("label") or node["id"]),
+                "op_type": clean(node.get("op_type", "")),
+                "introduced": number(node.get("introduced")),
+                "inherited": number(node.get("inherited")),
+                "is_suspect": bool(node.get("is_suspect")),
+            }
+            for node in graph["nodes"]
+        ],
+        "edges": [
+            (str(edge[0]), str(edge[1]), clean(edge[2]) if len(edge) > 2 else "") for edge in graph.get("edges", ())
+        ],
+    }

@@ -1,0 +1,115 @@
+"""Plain-Python SVG: elements as escaped strings, scales as functions, axis ticks. Colours are CSS classes of the page.
+
+Every drawing is `figure(...)`: a viewBox (it scales with the page), a title and a description for screen readers.
+Coordinates are CSS pixels at full width, y downwards, written with at most one decimal.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+__all__ = ["decades", "element", "figure", "line_path", "linear", "point_path", "power", "spread", "text", "ticks"]
+
+# How far a drawing may shrink before it scrolls instead: 12-pixel labels stay at 9 pixels, the least that can be read.
+_LEAST = 0.75
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def element(tag: str, attributes: Mapping[str, object], *children: str) -> str:
+    """`<tag ...>children</tag>`; attribute values are escaped, children are SVG already, floats are rounded."""
+    written = "".join(f' {name}="{html.escape(_value(value))}"' for name, value in attributes.items())
+    return f"<{tag}{written}>{''.join(children)}</{tag}>" if children else f"<{tag}{written}/>"
+
+
+def text(x: float, y: float, content: str, css: str = "", *, anchor: str = "start") -> str:
+    """A line of text whose baseline starts, is centred or ends at (x, y)."""
+    attributes: dict[str, object] = {"x": x, "y": y, "text-anchor": anchor}
+    if css:
+        attributes["class"] = css
+    return element("text", attributes, html.escape(content))
+
+
+def figure(identity: str, size: tuple[float, float], title: str, description: str, body: Iterable[str]) -> str:
+    """A whole drawing; `identity` is unique on the page (its title and description are referred to by it)."""
+    width, height = size
+    attributes = {
+        "viewBox": f"0 0 {_value(width)} {_value(height)}",
+        "role": "img",
+        "aria-labelledby": f"{identity}-title {identity}-desc",
+        "id": identity,
+        "style": f"max-width: {_value(width)}px; min-width: {_value(width * _LEAST)}px",
+    }
+    head = element("title", {"id": f"{identity}-title"}, html.escape(title))
+    about = element("desc", {"id": f"{identity}-desc"}, html.escape(description))
+    return element("svg", attributes, head, about, *body)
+
+
+def linear(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
+    """The line through (low, start) and (high, end); everything is in the middle when low = high."""
+    if high == low:
+        return lambda _: (start + end) / 2
+    return lambda value: start + (value - low) / (high - low) * (end - start)
+
+
+def line_path(points: Sequence[tuple[float, float] | None]) -> str:
+    """Path data of a line through `points`, broken at each None."""
+    parts = []
+    pen = "M"
+    for point in points:
+        if point is None:
+            pen = "M"
+            continue
+        parts.append(f"{pen}{_value(point[0])},{_value(point[1])}")
+        pen = "L"
+    return "".join(parts)
+
+
+def point_path(points: Iterable[tuple[float, float]]) -> str:
+    """Path data of dots: segments of no length, which the stroke's caps make visible. One element for any number."""
+    return "".join(f"M{_value(x)},{_value(y)}h0" for x, y in points)
+
+
+def decades(low: int, high: int, most: int = 9) -> list[int]:
+    """Exponents of ten from `low` to `high`, thinned so that at most `most` remain."""
+    step = max(1, math.ceil((high - low) / most))
+    return [exponent for exponent in range(low, high + 1) if exponent % step == 0]
+
+
+def ticks(low: float, high: float, most: int = 10) -> list[float]:
+    """Round values (1, 2 or 5 times a power of ten) between `low` and `high`, at most about `most`."""
+    if high <= low:
+        return [low]
+    raw = (high - low) / most
+    base = 10.0 ** math.floor(math.log10(raw))
+    step = next(base * factor for factor in (1, 2, 5, 10) if base * factor >= raw)
+    first = math.ceil(low / step)
+    return [i * step for i in range(first, math.floor(high / step) + 1)]
+
+
+def power(base: int, exponent: int) -> str:
+    """A power with its exponent raised."""
+    return f"{base}{str(exponent).translate(_SUPERSCRIPTS)}"
+
+
+def spread(positions: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """`positions` moved as little as a single sweep each way allows, to lie `gap` apart within [low, high]."""
+    order = sorted(range(len(positions)), key=lambda i: positions[i])
+    moved = list(positions)
+    floor = low
+    for i in order:
+        moved[i] = max(moved[i], floor)
+        floor = moved[i] + gap
+    ceiling = high
+    for i in reversed(order):
+        moved[i] = min(moved[i], ceiling)
+        ceiling = moved[i] - gap
+    return moved
+
+
+def _value(value: object) -> str:
+    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else str(value)

@@ -1,0 +1,166 @@
+"""The view model: what a report says, in the order it says it, as plain data with every number already worded.
+
+In: the study's document. Out: a dict of str, list and dict that the page and the terminal lay out without deciding
+anything: verdict, headline and key figures; causes; what to do; outputs; evidence (figures, suspects, experiments);
+all tensors; how it was run; what was not examined. Numbers that only drawings need stay numbers (`figures`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from parityscope.report._figures import figures
+from parityscope.report._findings import experiments, findings, repairs
+from parityscope.report._running import running
+from parityscope.report._tensors import outputs, suspects, tensors
+from parityscope.report.words import clean, count, figure, number, percent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["view"]
+
+_VERDICTS: Mapping[str, tuple[str, str, str]] = {
+    "within": ("Within policy", "✓", "Every output is as close to the reference as the policy asks."),
+    "beyond": ("Beyond policy", "✕", "At least one output is further from the reference than the policy allows."),
+    "incomplete": ("Incomplete", "?", "Nothing was found beyond policy, but something asked for was not judged."),
+}
+
+
+def view(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The view model of `document`; keys that a document lacks give empty parts, never an error."""
+    found = findings(document)
+    rows = tensors(document)
+    return {
+        "title": f"{_model(document)}: {_verdict(document)['label'].lower()}",
+        "verdict": _verdict(document),
+        "headline": clean(document.get("headline") or _verdict(document)["meaning"]),
+        "versus": _versus(document),
+        "key_figures": _key_figures(document),
+        "causes": [finding for finding in found if finding["role"] == "cause"],
+        "others": [finding for finding in found if finding["role"] != "cause"],
+        "no_cause": _no_cause(document),
+        "repairs": repairs(document),
+        "outputs": outputs(document),
+        "suspects": suspects(document),
+        "localization": _localization(document),
+        "experiments": experiments(document),
+        "figures": figures(document),
+        "tensors": rows,
+        "running": running(document),
+        "skipped": _skipped(document),
+    }
+
+
+def _model(document: Mapping[str, Any]) -> str:
+    return clean(document.get("model", {}).get("name") or "model")
+
+
+def _verdict(document: Mapping[str, Any]) -> dict[str, str]:
+    key = document.get("verdict", "incomplete")
+    key = key if key in _VERDICTS else "incomplete"
+    label, symbol, meaning = _VERDICTS[key]
+    return {"key": key, "label": label, "symbol": symbol, "meaning": meaning}
+
+
+def _versus(document: Mapping[str, Any]) -> dict[str, str]:
+    inputs = document.get("inputs", {})
+    samples = number(inputs.get("samples")) or 0
+    kind = "generated " if inputs.get("generated") else ""
+    origin = clean(inputs.get("origin") or "")
+    return {
+        "model": _model(document),
+        "reference": clean(document.get("reference", {}).get("target") or "reference"),
+        "candidate": clean(document.get("candidate", {}).get("target") or "candidate"),
+        "inputs": f"{count(samples)} {kind}{'sample' if samples == 1 else 'samples'}{' of ' if origin else ''}{origin}",
+        "created": clean(document.get("created") or ""),
+    }
+
+
+def _key_figures(document: Mapping[str, Any]) -> list[dict[str, str]]:
+    """At most four figures that carry the verdict: worst output, its cause's error, what is left, tensors compared."""
+    shown = [*_worst_output(document), *_first_suspect(document)]
+    left = number(document.get("unexplained"))
+    if left is not None:
+        shown.append(
+            {"label": "Unexplained", "value": percent(left), "note": "of the output error is left without a suspect"}
+        )
+    compared = len(document.get("tensors", ()))
+    if compared:
+        shown.append({"label": "Tensors compared", "value": f"{compared:,}", "note": "outputs and intermediate values"})
+    return shown
+
+
+def _worst_output(document: Mapping[str, Any]) -> list[dict[str, str]]:
+    judged = [(number(row.get("rel_l2")), row) for row in document.get("outputs", ())]
+    measured = [(_severity(value), row) for value, row in judged if value is not None]
+    if not measured:
+        return []
+    _, row = max(measured, key=lambda pair: pair[0])
+    note = f"relative L2 at {clean(row.get('name', ''))}"
+    if (finite := number(row.get("rel_l2_finite"))) is not None and not math.isfinite(number(row["rel_l2"]) or 0.0):
+        note += f"; {figure(finite)} over its finite elements"
+    return [{"label": "Output error", "value": figure(row["rel_l2"]), "note": note}]
+
+
+def _first_suspect(document: Mapping[str, Any]) -> list[dict[str, str]]:
+    ranked = document.get("suspects", ())
+    if not ranked or document.get("verdict") == "within":
+        return []
+    first = ranked[0]
+    site = first.get("site", {})
+    name = clean(site.get("node") or site.get("tensor", ""))
+    return [
+        {
+            "label": "Introduced by one layer" if len(first.get("region", ())) <= 1 else "Introduced by one region",
+            "value": figure(first.get("introduced")),
+            "note": f"at {name}, which inherits {figure(first.get('inherited'))}",
+        }
+    ]
+
+
+def _severity(value: float) -> float:
+    return math.inf if math.isnan(value) else value
+
+
+def _no_cause(document: Mapping[str, Any]) -> str:
+    """What to say where causes would stand, when there is none."""
+    if any(finding.get("role") == "cause" for finding in document.get("findings", ())):
+        return ""
+    if document.get("verdict") == "within":
+        return "The outputs agree within policy, so no cause was looked for."
+    if document.get("verdict") == "beyond":
+        return "No experiment supported a cause. The error is real; its place and what was refuted are shown below."
+    return "No cause was established. What could not be judged, and why, is listed under “What was not examined”."
+
+
+def _localization(document: Mapping[str, Any]) -> str:
+    """One sentence on how introduced and inherited error were told apart; empty when they were not."""
+    found = document.get("localization")
+    if not found:
+        return ""
+    windows = number(found.get("windows")) or 1
+    parts = [
+        f"Method: {clean(found.get('method', ''))}, {count(found.get('observed', 0))} tensors observed",
+        "in one pass" if windows == 1 else f"in {count(windows)} windows",
+    ]
+    if found.get("samples"):
+        parts.append(f"samples {', '.join(str(sample) for sample in found['samples'])}")
+    return ", ".join(parts) + "."
+
+
+def _skipped(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Everything that was not run, paired or judged, what was asked for first."""
+    skips = [*document.get("skipped", ()), *((document.get("localization") or {}).get("skipped", ()))]
+    shown = []
+    for skip in skips:
+        row = {
+            "what": clean(skip.get("what", "")),
+            "reason": clean(skip.get("reason", "")),
+            "fix": clean(skip.get("fix", "")),
+            "asked": bool(skip.get("asked")),
+        }
+        if row not in shown:
+            shown.append(row)
+    return sorted(shown, key=lambda row: not row["asked"])

@@ -1,0 +1,109 @@
+"""How numbers and names are written for people: three significant digits, one unit per quantity, nothing hidden.
+
+Documents are strict JSON, so a non-finite number is one of the strings "NaN", "Infinity" and "-Infinity"; `number` is
+the only place that reads them. A value that is absent (None) is written as a dash and is never taken for NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+__all__ = ["ABSENT", "clean", "count", "figure", "nbytes", "number", "percent", "ratio", "seconds", "shape", "short"]
+
+ABSENT = "\N{EN DASH}"
+_TIMES = "\N{MULTIPLICATION SIGN}"
+_DIGITS = 3
+# Between these powers of ten a number is written out; outside, with an exponent (chosen: at most seven characters).
+_SMALLEST_WRITTEN_OUT = -3
+_LARGEST_WRITTEN_OUT = 5
+
+
+def number(value: object) -> float | None:
+    """A number of the document as a float; None when it is absent.
+
+    Raises:
+        ValueError: it is a string, but none of the three that stand for a number.
+        TypeError: it is neither a number nor a string.
+    """
+    if value is None:
+        return None
+    if isinstance(value, str) and value not in {"NaN", "Infinity", "-Infinity"}:
+        raise ValueError(f"{value!r} is not a number of a study document")
+    if not isinstance(value, str | int | float):
+        raise TypeError(f"{value!r} is not a number of a study document")
+    return float(value)
+
+
+def figure(value: object) -> str:
+    """A number with three significant digits: "0.740", "97,900,000" is "9.79e7", "NaN", "∞"; a dash when absent."""
+    x = number(value)
+    if x is None:
+        return ABSENT
+    if math.isnan(x):
+        return "NaN"
+    if math.isinf(x):
+        return "∞" if x > 0 else "-∞"
+    if x == 0:
+        return "0"
+    mantissa, _, power = f"{x:.{_DIGITS - 1}e}".partition("e")
+    exponent = int(power)
+    if not _SMALLEST_WRITTEN_OUT <= exponent <= _LARGEST_WRITTEN_OUT:
+        return f"{mantissa}e{exponent}"
+    rounded = float(f"{mantissa}e{exponent}")
+    return f"{rounded:,.{max(0, _DIGITS - 1 - exponent)}f}"
+
+
+def percent(value: object) -> str:
+    """A ratio as a percentage: 0.74 is "74.0 %"."""
+    x = number(value)
+    return ABSENT if x is None else figure(x) if not math.isfinite(x) else f"{figure(x * 100)} %"
+
+
+def ratio(before: object, after: object) -> str:
+    """How many times smaller (or larger) `after` is than `before`; empty where that says nothing."""
+    old, new = number(before), number(after)
+    if old is None or new is None or not (math.isfinite(old) and math.isfinite(new)) or old <= 0 or new <= 0:
+        return ""
+    return f"{figure(old / new)} times smaller" if new <= old else f"{figure(new / old)} times larger"
+
+
+def seconds(value: object) -> str:
+    """A duration in seconds."""
+    return ABSENT if value is None else f"{figure(value)} s"
+
+
+def nbytes(value: object) -> str:
+    """A size in MiB (2^20 bytes)."""
+    x = number(value)
+    return ABSENT if x is None else f"{figure(x / 2**20)} MiB"
+
+
+def count(value: object) -> str:
+    """A whole number in full, with separators: "1,234,567"."""
+    x = number(value)
+    return ABSENT if x is None else f"{int(x):,}" if math.isfinite(x) else figure(x)
+
+
+def shape(dims: object) -> str:
+    """Dimensions with multiplication signs between them ("?" for an unknown one); "scalar" when there are none."""
+    if not isinstance(dims, Iterable) or isinstance(dims, str):
+        return ABSENT
+    return _TIMES.join("?" if dim is None else clean(dim) for dim in dims) or "scalar"
+
+
+def clean(text: object) -> str:
+    """`text` on one line with control and other unprintable characters spelt out: names come from files of others."""
+    plain = " ".join(str(text).splitlines()) if isinstance(text, str) else str(text)
+    if plain.isprintable():
+        return plain
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in plain)
+
+
+def short(text: object, limit: int) -> str:
+    """`text` cut in the middle to `limit` characters: the ends of a tensor's name are what tells it apart."""
+    plain = clean(text)
+    if len(plain) <= limit:
+        return plain
+    head = (limit - 1) // 2
+    return f"{plain[:head]}…{plain[len(plain) - (limit - 1 - head) :]}"

@@ -1,0 +1,483 @@
+"""The renderers: known answers, laws of the wording, golden files, and the page in a real browser.
+
+Golden files are rewritten by `UPDATE_GOLDEN=1 pytest tests/test_report.py`; the differences are then reviewed.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from golden import documents
+from parityscope.errors import ParityError
+from parityscope.report import (
+    Renderer,
+    as_html,
+    as_json,
+    as_node_data,
+    as_node_data_total,
+    as_text,
+    renderer,
+    renderers,
+    svg,
+)
+from parityscope.report.view import view
+from parityscope.report.words import clean, count, figure, number, percent, ratio, shape, short
+
+GOLDEN = Path(__file__).with_name("golden")
+BROWSER = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+)
+EXAMPLES = {
+    # Forty tensors: the page of all 306 says nothing more and is three times as long to review.
+    "detector": lambda: documents.detector(40),
+    "within": documents.within,
+    "incomplete": documents.incomplete,
+}
+# Entries with every optional key left out.
+SPARSE: dict[str, Any] = {
+    "schema": "parityscope/1",
+    "verdict": "beyond",
+    "outputs": [{"name": "y"}],
+    "tensors": [{"name": "y"}],
+    "suspects": [{"site": {}}, {}],
+    "findings": [{"code": "X1", "repairs": [{"trial": {}}], "evidence": [{}]}],
+    "refuted": [{}],
+    "skipped": [{}],
+    "localization": {},
+}
+FINITE = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e300, max_value=1e300)
+
+
+def strict(text: str) -> Any:
+    """Parses JSON and refuses the NaN and Infinity that Python writes and reads by default."""
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+# Wording
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.74, "0.740"),
+        (20.9, "20.9"),
+        (0.0017, "0.00170"),
+        (0.00099949, "9.99e-4"),  # below 10^-3 an exponent is written
+        (0.0009999, "0.00100"),  # rounds to three digits first, and then is 10^-3
+        (-1234.0, "-1,230"),
+        (999499.0, "999,000"),
+        (1e6, "1.00e6"),
+        (0, "0"),
+        (-0.0, "0"),
+        ("NaN", "NaN"),
+        ("Infinity", "∞"),
+        ("-Infinity", "-∞"),
+        (None, "\N{EN DASH}"),
+    ],
+)
+def test_figures_have_three_significant_digits(value: object, text: str) -> None:
+    assert figure(value) == text
+
+
+@given(FINITE.filter(lambda x: abs(x) > 1e-300))
+def test_a_figure_is_the_number_to_half_a_unit_of_its_third_digit(x: float) -> None:
+    # Three significant digits: at most half a unit of the third, which is at most 1/2 in 100 of the number.
+    assert math.isclose(float(figure(x).replace(",", "")), x, rel_tol=0.00501)
+
+
+def test_a_word_that_stands_for_no_number_is_refused() -> None:
+    with pytest.raises(ValueError, match="'nan' is not a number"):
+        number("nan")
+    with pytest.raises(TypeError):
+        number([1.0])
+
+
+def test_quantities() -> None:
+    assert percent(0.74) == "74.0 %"
+    assert percent("NaN") == "NaN"
+    assert count(97903600.0) == "97,903,600"
+    assert shape([1, "N", None]) == "1\N{MULTIPLICATION SIGN}N\N{MULTIPLICATION SIGN}?"
+    assert shape([]) == "scalar"
+    assert ratio(0.74, 0.0046) == "161 times smaller"  # 0.74 / 0.0046 = 160.87
+    assert ratio(0.1, 0.2) == "2.00 times larger"
+    assert ratio("Infinity", 1.0) == ratio(0.0, 1.0) == ""
+
+
+@given(st.text())
+def test_a_clean_name_is_printable_and_on_one_line(text: str) -> None:
+    assert clean(text).isprintable()
+
+
+@given(st.text(), st.integers(5, 40))
+def test_a_short_name_fits_and_keeps_both_ends(text: str, limit: int) -> None:
+    cut = short(text, limit)
+    assert len(cut) <= max(limit, 0)
+    assert cut == clean(text) or (clean(text).startswith(cut[0]) and clean(text).endswith(cut[-1]))
+
+
+# Drawing
+
+
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=6))
+def test_labels_spread_apart(positions: list[float]) -> None:
+    # Six labels 14 apart need 70 of the 100 there are, so that there is always room.
+    moved = sorted(svg.spread(positions, 14, 0, 100))
+    assert moved[0] >= -1e-9
+    assert moved[-1] <= 100 + 1e-9
+    assert all(after - before >= 14 - 1e-9 for before, after in pairwise(moved))
+
+
+def test_a_line_breaks_where_a_point_is_missing() -> None:
+    assert svg.line_path([(0.0, 1.0), (2.0, 3.0), None, (4.0, 5.55)]) == "M0,1L2,3M4,5.5"
+
+
+def test_attributes_and_text_of_drawings_are_escaped() -> None:
+    assert svg.element("a", {"b": '"<'}) == '<a b="&quot;&lt;"/>'
+    assert "<b>" not in svg.text(0, 0, documents.HOSTILE)
+
+
+def test_ticks_are_round_and_inside() -> None:
+    assert svg.ticks(0, 600, 12) == [50.0 * i for i in range(13)]
+    assert svg.decades(-8, 2) == [-8, -6, -4, -2, 0, 2]
+
+
+# The view model
+
+
+def test_the_view_leads_with_verdict_cause_and_a_tried_repair() -> None:
+    model = view(documents.detector())
+    assert model["verdict"]["label"] == "Beyond policy"
+    (cause,) = model["causes"]
+    assert cause["code"] == "RNG001"
+    assert ("value", "97,903,600") in cause["details"]
+    assert ("parameter", "batch_norm2d_0.w_2") in cause["details"]
+    assert model["suspects"][0]["node"] == "p2o.BatchNormalization.1"
+    assert (model["suspects"][0]["introduced"], model["suspects"][0]["inherited"]) == ("20.9", "0.00170")
+    trial = model["repairs"][0]["trial"]
+    assert (trial["before"], trial["after"], trial["verdict"]) == ("0.740", "0.00460", "within")
+    assert [item["outcome"] for item in model["experiments"]] == ["supports", "supports", "refutes"]
+
+
+def test_a_repair_that_was_tried_and_failed_comes_after_untried_ones() -> None:
+    document = documents.detector(16)
+    repairs = document["findings"][0]["repairs"]
+    repairs[0]["trial"]["verdict"] = "beyond"
+    assert [repair["repair"] for repair in view(document)["repairs"]] == [repairs[1]["repair"], repairs[0]["repair"]]
+
+
+def test_details_are_whole_facts() -> None:
+    document = documents.detector(16)
+    document["findings"][0]["details"] = {"index": [0, 3, 11], "ratio": 0.12345, "all": list(range(14)), "new": True}
+    assert view(document)["causes"][0]["details"] == [
+        ("all", "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, … 2 more]"),
+        ("index", "[0, 3, 11]"),
+        ("new", "yes"),
+        ("ratio", "0.123"),
+    ]
+
+
+def test_without_a_cause_the_view_says_so() -> None:
+    assert "no cause was looked for" in view(documents.within())["no_cause"]
+    document = documents.detector(16)
+    document["findings"] = []
+    assert "No experiment supported a cause" in view(document)["no_cause"]
+
+
+def test_nonfinite_values_are_said_and_sort_as_the_worst() -> None:
+    row = view(documents.incomplete())["tensors"][1]
+    assert [cell["text"] for cell in row["errors"]] == ["∞", "NaN", "∞"]
+    assert [cell["key"] for cell in row["errors"]] == ["Infinity"] * 3
+    assert row["nonfinite"][0] == "12 candidate"
+    assert view(documents.incomplete())["key_figures"][0]["value"] == "∞"
+
+
+def test_what_was_asked_for_leads_what_was_not_examined() -> None:
+    document = documents.detector(16)
+    document["skipped"].append({"what": "sample 3", "reason": "NaN", "fix": "", "asked": True})
+    document["localization"]["skipped"] = [document["skipped"][0]]
+    shown = view(document)["skipped"]
+    assert shown[0]["what"] == "sample 3"
+    assert len(shown) == 3  # what is said twice is shown once
+
+
+def test_several_samples_are_shown_with_their_spread() -> None:
+    document = documents.within()
+    document["outputs"][0] |= {"samples": 4, "per_sample": [4e-7, 1e-7, 2e-7, "NaN"], "worst_sample": 3}
+    facts = dict(view(document)["outputs"][0]["facts"])
+    # Median of four: the mean of the two in the middle, (2e-7 + 4e-7) / 2.
+    assert facts["samples"] == "4: relative L2 from 1.00e-7 over 3.00e-7 (median) to ∞, worst is sample 3"
+
+
+# Every renderer
+
+
+def test_the_renderers_are_found_and_named() -> None:
+    assert {"html", "json", "node-data", "node-data-total", "text"} <= set(renderers())
+    assert renderer("json").suffix == ".json"
+    with pytest.raises(ParityError, match="no report format 'pdf'"):
+        renderer("pdf")
+
+
+@pytest.mark.parametrize("name", sorted(renderers()))
+def test_every_renderer_writes_every_document_and_leaves_it_alone(name: str) -> None:
+    found = renderers()[name]
+    assert isinstance(found, Renderer)
+    for document in (
+        documents.detector(16),
+        documents.within(),
+        documents.incomplete(),
+        {},
+        SPARSE,
+    ):
+        before = copy.deepcopy(document)
+        text = found.render(document)
+        assert text.endswith("\n")
+        assert document == before
+        assert found.render(document) == text
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
+@pytest.mark.parametrize("suffix", [".txt", ".json", ".html"])
+def test_golden(name: str, suffix: str) -> None:
+    render = {".txt": as_text.render, ".json": as_json.render, ".html": as_html.render}[suffix]
+    text = render(EXAMPLES[name]())
+    path = GOLDEN / f"{name}{suffix}"
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(text, encoding="utf-8", newline="\n")
+    assert path.read_text(encoding="utf-8") == text, "rewrite with UPDATE_GOLDEN=1 and review the difference"
+
+
+# JSON
+
+
+def test_json_is_strict_sorted_and_has_the_documented_keys() -> None:
+    parsed = strict(as_json.render(documents.detector(16)))
+    documented = "candidate environment findings model outputs reference refuted skipped suspects unexplained verdict"
+    assert list(parsed) == ["schema", *documented.split()]
+    assert parsed["suspects"][0]["site"]["node"] == "p2o.BatchNormalization.1"
+    assert parsed["suspects"][0]["introduced"] > 100 * parsed["suspects"][0]["inherited"]
+    assert list(parsed["findings"][0]) == sorted(parsed["findings"][0])
+    assert "executed_layers" not in parsed["candidate"]
+
+
+def test_nonfinite_floats_become_their_strings() -> None:
+    document = {"outputs": [{"rel_l2": math.inf, "max_abs": -math.inf, "cosine": math.nan}], "unexplained": None}
+    assert strict(as_json.render(document))["outputs"] == [
+        {"cosine": "NaN", "max_abs": "-Infinity", "rel_l2": "Infinity"}
+    ]
+
+
+# Model Explorer
+
+
+def test_overlays_name_nodes_as_the_onnx_adapter_does() -> None:
+    document = documents.detector(16)
+    introduced, total = strict(as_node_data.render(document)), strict(as_node_data_total.render(document))
+    assert introduced["results"]["p2o.BatchNormalization.1"] == {"value": 20.9}
+    assert total["results"]["[value] sigmoid_0.tmp_0"]["value"] == pytest.approx(0.7399, rel=1e-3)
+    values = [item["value"] for item in introduced["thresholds"]]
+    assert values == sorted(values)
+    assert "introduced" in introduced["name"]
+
+
+def test_an_overlay_shows_the_worst_output_of_a_node_and_says_what_is_not_finite() -> None:
+    rows = [
+        {"name": "a", "node": "n", "rel_l2": 0.1},
+        {"name": "b", "node": "n", "rel_l2": 0.3},
+        {"name": "c", "node": "m", "rel_l2": "NaN"},
+        {"name": "d", "node": "", "rel_l2": 1.0},
+    ]
+    parsed = strict(as_node_data.render({"tensors": rows}))
+    assert parsed["results"]["n"] == {"value": 0.3}
+    assert parsed["results"]["m"]["value"] == "NaN"
+    assert set(parsed["results"]) == {"n", "m"}
+    assert "nothing was localized" in parsed["name"]
+
+
+# Text
+
+
+@pytest.mark.parametrize("width", [44, 80, 160])
+def test_text_keeps_to_the_width_but_never_wraps_a_command(width: int) -> None:
+    document = documents.detector(16)
+    commands = {document["command"], *document["findings"][0]["repairs"][0]["command"].splitlines()}
+    lines = as_text.render(document, width=width).splitlines()
+    assert [line for line in lines if len(line) > width and line.strip() not in commands] == []
+    assert commands <= {line.strip() for line in lines}
+
+
+def test_text_has_colour_only_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b" not in as_text.render(documents.detector(16))
+    assert "\x1b[1;31m" in as_text.render(documents.detector(16), color=True)
+
+
+def test_no_name_reaches_the_terminal_as_an_escape_code() -> None:
+    document = documents.incomplete()
+    document["headline"] = documents.HOSTILE_ESCAPE
+    document["command"] = documents.HOSTILE_ESCAPE
+    document["findings"][0]["repairs"][0]["command"] = documents.HOSTILE_ESCAPE
+    text = as_text.render(document)
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", text)
+    assert r"red \x1b[31mname" in text
+
+
+# HTML
+
+
+class Page(HTMLParser):
+    """Elements with their attributes, and the text of each script."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: dict[str, str] = {}
+        self.ids: list[str] = []
+        self._script: str | None = None
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.elements.append((tag, found))
+        if found.get("id"):
+            self.ids.append(str(found["id"]))
+        if tag == "script":
+            self._script = str(found.get("id") or "code")
+            self.scripts[self._script] = ""
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "script":
+            self._script = None
+
+    def handle_data(self, data: str) -> None:
+        if self._script is not None:
+            self.scripts[self._script] += data
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
+def test_the_page_holds_everything_and_asks_the_network_for_nothing(name: str) -> None:
+    text = as_html.render(EXAMPLES[name]())
+    page = Page(text)
+    links = [
+        str(value)
+        for _, attributes in page.elements
+        for key, value in attributes.items()
+        if key in {"src", "href", "srcset", "action", "data", "xlink:href", "poster"}
+    ]
+    assert [link for link in links if not link.startswith(("#", "data:,"))] == []
+    assert "@import" not in text
+    assert not re.search(r"url\((?!#)", text)
+    assert len(page.ids) == len(set(page.ids))
+    assert {link.removeprefix("#") for link in links if link.startswith("#")} <= set(page.ids)
+
+
+def test_hostile_names_stay_text() -> None:
+    page = Page(as_html.render(documents.incomplete()))
+    assert sum(tag == "script" for tag, _ in page.elements) == 3
+    assert not any(key.startswith("on") for _, attributes in page.elements for key in attributes)
+    assert any(
+        attributes.get("title", "") == f"{documents.HOSTILE} from node of {documents.HOSTILE}"
+        for _, attributes in page.elements
+    )
+    assert strict(page.scripts["study-data"])["model"]["name"] == documents.HOSTILE
+    assert "<" not in page.scripts["study-data"]
+
+
+def test_drawings_are_named_for_screen_readers() -> None:
+    page = Page(as_html.render(documents.detector(16)))
+    drawings = [attributes for tag, attributes in page.elements if tag == "svg"]
+    assert len(drawings) == 8  # depth; values, errors and channels of two tensors; one graph
+    for drawing in drawings:
+        assert drawing["role"] == "img"
+        assert set(str(drawing["aria-labelledby"]).split()) <= set(page.ids)
+
+
+PROBE_HEAD = """<script>
+window.seen = [];
+addEventListener("error", (event) => seen.push(String(event.message || event.target.tagName)), true);
+for (const kind of ["error", "warn"]) console[kind] = (...said) => seen.push(said.join(" "));
+</script>"""
+PROBE_END = """<script>
+addEventListener("load", () => {
+  const table = document.getElementById("all"), note = document.body.dataset;
+  const rows = () => Array.from(table.tBodies[0].rows);
+  const heads = Array.from(table.querySelectorAll("thead button"));
+  const press = (name) => heads.find((head) => head.textContent === name).click();
+  note.first = rows()[0].id;
+  press("index");
+  note.byIndex = rows().map((row) => row.id).slice(0, 3).join(" ");
+  press("index");
+  note.byIndexDown = rows()[0].id;
+  const form = document.getElementById("filter");
+  form.elements.text.value = "SIGMOID";
+  form.dispatchEvent(new Event("input"));
+  note.filtered = rows().filter((row) => !row.hidden).length;
+  const svg = document.getElementById("depth"), box = svg.getBoundingClientRect();
+  const at = 72 / 1120 * box.width + box.left + 2;
+  svg.dispatchEvent(new PointerEvent("pointermove", { clientX: at, clientY: box.top + 50 }));
+  note.tip = document.getElementById("tip").textContent;
+  note.copies = document.querySelectorAll(".command .copy").length;
+  note.overflow = document.documentElement.scrollWidth > innerWidth;
+  note.requests = performance.getEntriesByType("resource").length;
+  note.seen = seen.join("; ");
+  note.ready = "yes";
+});
+</script>"""
+
+
+def browse(text: str, folder: Path, width: int) -> dict[str, str | None]:
+    """What the page's body says after it was loaded and used in headless Chromium."""
+    assert BROWSER is not None
+    file = folder / "page.html"
+    probed = text.replace("<head>", f"<head>{PROBE_HEAD}", 1).replace("</body>", f"{PROBE_END}</body>", 1)
+    file.write_text(probed, encoding="utf-8")
+    command = [
+        BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+        "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+        f"--user-data-dir={folder / 'profile'}", f"--window-size={width},2400", "--virtual-time-budget=5000",
+        "--dump-dom", file.as_uri(),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    return next(attributes for tag, attributes in Page(done.stdout).elements if tag == "body")
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no chromium, chromium-browser or google-chrome on PATH")
+def test_the_page_works_in_a_browser(tmp_path: Path) -> None:
+    body = browse(as_html.render(documents.detector()), tmp_path, 1280)
+    assert body["data-ready"] == "yes"
+    assert body["data-seen"] == ""
+    assert body["data-requests"] == "0"
+    assert body["data-first"] == "t1"  # sorted by introduced error: the BatchNormalization leads
+    assert body["data-by-index"] == "t0 t1 t2"
+    assert body["data-by-index-down"] == "t305"
+    assert body["data-filtered"] == "1"
+    assert "batch_norm_0.tmp_3" in str(body["data-tip"])
+    assert body["data-copies"] == "2"  # one repair with a command, and how it was run
+    assert body["data-overflow"] == "false"
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no chromium, chromium-browser or google-chrome on PATH")
+def test_hostile_names_do_nothing_in_a_narrow_browser(tmp_path: Path) -> None:
+    body = browse(as_html.render(documents.incomplete()), tmp_path, 500)
+    assert body["data-seen"] == ""
+    assert body["data-requests"] == "0"
+    assert body["data-overflow"] == "false"
+    assert body["data-first"] == "t1"  # NaN counts as the worst
