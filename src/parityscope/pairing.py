@@ -121,7 +121,7 @@ def _by_value(
 
 
 def _proof_samples(inputs: Inputs) -> list[Sample]:
-    samples = [inputs.sample(index) for index in range(min(len(inputs), _SAMPLES))]
+    samples = [inputs.sample(index) for index in inputs.indices[:_SAMPLES]]
     if len(samples) == 1 and any(array.dtype.kind == "f" for array in samples[0].arrays.values()):
         only = samples[0]
         scaled = {

@@ -109,8 +109,8 @@ def expect_outputs(
             skipped.append(_unpredicted(name, error))
             continue
         held = errors.setdefault(name, {})
-        for tensor, error in found.items():
-            held[tensor] = max(held.get(tensor, _FLOAT32_ROUNDING if name == "f32" else 0.0), error)
+        for tensor, size in found.items():
+            held[tensor] = max(held.get(tensor, _FLOAT32_ROUNDING if name == "f32" else 0.0), size)
     progress("predicting", len(variants), len(variants))
     return Expectation(errors=errors, skipped=tuple(skipped))
 
@@ -140,7 +140,7 @@ def expect_tensors(
         except ParityError as error:
             skipped.append(_unpredicted(name, error))
     if "f32" in errors:
-        errors["f32"] = {tensor: max(error, _FLOAT32_ROUNDING) for tensor, error in errors["f32"].items()}
+        errors["f32"] = {tensor: max(size, _FLOAT32_ROUNDING) for tensor, size in errors["f32"].items()}
     return Expectation(errors=errors, skipped=tuple(skipped))
 
 

@@ -62,6 +62,11 @@ class Format:
         """2^-precision: the largest relative error of rounding a number in the normal range to nearest."""
         return 2.0**-self.precision
 
+    @property
+    def title(self) -> str:
+        """What people call it: FP16, BF16, TF32, FP8 E4M3."""
+        return _TITLES[self.name]
+
     def contains(self, other: Format) -> bool:
         """Whether every finite number of `other` is one of this format."""
         return (
@@ -83,6 +88,17 @@ def format_named(name: str) -> Format:
         if name == known.dtype and known.name != "tf32":
             return known
     raise ParityError(f"there is no number format {name!r}", fix=f"use one of: {', '.join(FORMATS)}")
+
+
+_TITLES = {
+    "f64": "FP64",
+    "f32": "FP32",
+    "tf32": "TF32",
+    "f16": "FP16",
+    "bf16": "BF16",
+    "f8e4m3": "FP8 E4M3",
+    "f8e5m2": "FP8 E5M2",
+}
 
 
 def _ieee(name: str, dtype: str, *, bits: int, precision: int, emax: int, source: str) -> Format:

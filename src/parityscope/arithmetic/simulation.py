@@ -59,7 +59,9 @@ class Simulation:
     notes: tuple[Skip, ...] = ()
 
 
-def simulate(model: ir.Model, precision: Format | str, *, overflow: Overflow = "infinity") -> Simulation:
+def simulate(
+    model: ir.Model, precision: Format | str, *, overflow: Overflow = "infinity", bounded: bool = True
+) -> Simulation:
     """The graph of `model` in a uniform precision; `model` itself is only put in topological order.
 
     Values that are float16 or bfloat16 by their own type stay in that format.
@@ -70,6 +72,8 @@ def simulate(model: ir.Model, precision: Format | str, *, overflow: Overflow = "
         overflow: What becomes of weights beyond the format's range: infinity as in IEEE 754, or the largest finite
             number, as TensorRT does. Tensors overflow to infinity as hardware conversions do; in float8 they follow
             this too.
+        bounded: False simulates the rounding of float16 alone and leaves it FP32's range: what the format costs where
+            nothing overflows or underflows. The other formats have FP32's range, or are not simulated so.
 
     Raises:
         ParityError: the format cannot be simulated, or the opset cannot be converted up.
@@ -79,7 +83,10 @@ def simulate(model: ir.Model, precision: Format | str, *, overflow: Overflow = "
         raise ParityError(
             f"{number_format.name} cannot be simulated in float32", fix=f"use one of: {', '.join(PRECISIONS)}"
         )
-    return _simulated(model, number_format, overflow)
+    if bounded or number_format.name != "f16":
+        return _simulated(model, number_format, overflow)
+    # TF32 has float16's significand and FP32's range: stored everywhere, it is float16's rounding without its range.
+    return _simulated(model, format_named("tf32"), overflow, stored=True)
 
 
 def detype(model: ir.Model) -> Simulation:
@@ -87,13 +94,15 @@ def detype(model: ir.Model) -> Simulation:
     return _simulated(model, None, "infinity")
 
 
-def _simulated(model: ir.Model, number_format: Format | None, overflow: Overflow) -> Simulation:
+def _simulated(
+    model: ir.Model, number_format: Format | None, overflow: Overflow, *, stored: bool = False
+) -> Simulation:
     copy = prepared(model, PRECISIONS[number_format.name] if number_format else _OLDEST)
     infer_types(copy)
     names = Names(copy)
     typed, settled, kept = retype(copy, names)
     notes = [*kept, *not_simulated(copy, number_format)]
-    plan = uniform(copy, number_format, typed)
+    plan = uniform(copy, number_format, typed, stored=stored)
     settled |= already_rounded(copy, plan)
     inserted = insert(plan, settled, Rewriting(model=copy, names=names, overflow=overflow))
     return Simulation(

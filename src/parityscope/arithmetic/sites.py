@@ -117,17 +117,19 @@ class Plan:
         return (node, index) not in self.exact
 
 
-def uniform(model: ir.Model, number_format: Format | None, typed: Mapping[ir.Value, Format]) -> Plan:
+def uniform(
+    model: ir.Model, number_format: Format | None, typed: Mapping[ir.Value, Format], *, stored: bool = False
+) -> Plan:
     """The plan of one format for the whole graph.
 
     `typed` holds the values whose own type is a format: they stay in that. With `number_format` None only those are
-    rounded ("as typed"); TF32 concerns products' inputs only, any other format whatever is stored.
+    rounded ("as typed"); TF32 concerns products' inputs only (unless it is `stored`), any other format whatever is stored.
     """
     # A value that is float16 by its own type is that for whoever reads it.
     exact = frozenset((node, index) for node, index in _exact(model) if _input(node, index) not in typed)
     storage = dict(typed)
     operands: dict[tuple[ir.Node, int], Format] = {}
-    if number_format is not None and number_format.name == "tf32":
+    if number_format is not None and number_format.name == "tf32" and not stored:
         operands = {
             use: number_format
             for use, value in _product_inputs(model)

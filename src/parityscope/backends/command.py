@@ -22,6 +22,7 @@ import numpy as np
 
 from parityscope.backends import Backend, Capture, Probe, Session
 from parityscope.backends._process import run_program
+from parityscope.case.formats.npz import write_npz
 from parityscope.errors import ParityError
 from parityscope.trace import read_safetensors
 
@@ -81,7 +82,7 @@ def exchange(words: list[str], model: Model, sample: Sample, timeout: float) -> 
         source, sink = Path(scratch, "inputs"), Path(scratch, "outputs")
         source.mkdir()
         sink.mkdir()
-        np.savez(source / f"{STEM}.npz", **dict(sample.arrays), allow_pickle=False)
+        write_npz(source / f"{STEM}.npz", sample.arrays)
         (source / "manifest.json").write_text(json.dumps(_manifest(model, sample), indent=1), encoding="utf-8")
         run_program([*words, str(source), str(sink)], timeout=timeout, doing=f"sample {sample.name}")
         return _read(sink, words[0])

@@ -33,10 +33,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from parityscope.case import Inputs, Model, Sample
-    from parityscope.records import ExecutedGraph
     from parityscope.trace import StoredTensor
 
-__all__ = ["Progress", "Request", "model_of", "open_target", "plan_chunks", "record", "silent", "tensor_shapes"]
+__all__ = ["Progress", "Request", "model_of", "observable", "open_target", "plan_chunks", "record", "silent", "tensor_shapes"]
 
 Progress = Callable[[str, int, int], None]  # (what is done, step, steps)
 
@@ -157,11 +156,14 @@ def plan_chunks(model: Model, sample: Sample, names: Sequence[str], limit: int) 
     except ParityError:
         return [dict.fromkeys(names, 0)]
     chunks: list[dict[str, int]] = [{}]
+    filled = 0
     for name in names:
         nbytes = int(np.prod(shapes[name], dtype=np.int64)) * _WIDEST_FLOAT
-        if chunks[-1] and sum(chunks[-1].values()) + nbytes > limit:
+        if chunks[-1] and filled + nbytes > limit:
             chunks.append({})
+            filled = 0
         chunks[-1][name] = nbytes
+        filled += nbytes
     return chunks
 
 
@@ -216,13 +218,9 @@ def _record_chunk(
             disturbs=session.disturbs,
             absent=(*session.absent, *absent),
             seconds=spent,
-            executed=_only(session.executed),
+            executed=session.executed,
             tensors=found,
         )
-
-
-def _only(executed: ExecutedGraph | None) -> ExecutedGraph | None:
-    return executed
 
 
 def _distance(plain: Trace, captured: Trace) -> float:

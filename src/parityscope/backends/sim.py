@@ -9,7 +9,7 @@ not do on a CPU.
 **What it leaves out.** Fusion: an engine that keeps a chain of operators in registers rounds less often. Accumulators
 narrower than FP32. Kernels that ignore TF32. Weights beyond the range of the format become infinite as in IEEE 754, or
 the largest finite number with `overflow=saturate`, as TensorRT makes them; tensors overflow to infinity (in float8
-they follow `overflow` too).
+they follow `overflow` too). `range=unbounded` leaves float16 FP32's range, so that only its rounding is seen.
 
 **What can be observed.** Every value of the main graph, by its own name, as stored (rounded). In a storage format
 roundings stand between all operators already, so that marking outputs prevents next to no fusion: with all tensors of
@@ -88,7 +88,12 @@ def _simulation(model: Model, target: Target) -> Simulation:
     if overflow not in _OVERFLOW:
         raise ParityError(f"overflow={overflow!r} is not known", fix=f"use overflow={'|'.join(_OVERFLOW)}")
     if target.precision:
-        return simulate(model.graph(), target.precision, overflow=_OVERFLOW[overflow])
+        bounded = target.option("range", "format")
+        if bounded not in {"format", "unbounded"}:
+            raise ParityError(f"range={bounded!r} is not known", fix="use range=format|unbounded")
+        return simulate(
+            model.graph(), target.precision, overflow=_OVERFLOW[overflow], bounded=bounded == "format"
+        )
     if "overflow" in dict(target.options):
         raise ParityError("a model that runs as it is typed rounds no weights", fix="leave overflow= out, or add :f16")
     return detype(model.graph())
@@ -113,6 +118,7 @@ BACKEND = Backend(
     title="Simulation of reduced precision (ONNX Runtime CPU)",
     options={
         "overflow": "weights beyond the format's range: infinity (default) or saturate",
+        "range": "format (default); unbounded rounds as float16 does and keeps FP32's range",
         "threads": "threads inside an operator; 0 leaves it to the runtime",
     },
     precisions=("tf32", "f16", "bf16", "f8e4m3", "f8e5m2"),

@@ -67,7 +67,7 @@ def constants_of(scene: Scene, suspect: Suspect) -> Iterator[Constant]:
     for node in scene.graph.graph:
         if node.op_type == "Constant":
             continue
-        index += 1
+        index += 1  # as in case.graph: Constant nodes do not count
         if node_name(node, index) not in members:
             continue
         roles = _ROLES.get(node.op_type, ())

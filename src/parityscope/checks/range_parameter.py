@@ -34,6 +34,7 @@ from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from parityscope.arithmetic.rounding import Overflow
     from parityscope.checks import Lab, Scene
     from parityscope.checks._common import Constant
     from parityscope.records import Suspect
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["CHECK"]
 
 _CODE = "RNG001"
+_FATES: dict[Overflow, str] = {"infinity": "overflowed to infinity", "saturate": "saturated to the largest value"}
 
 
 def _propose(scene: Scene) -> Iterator[Proposal]:
@@ -89,7 +91,7 @@ def _best_share(scene: Scene, lab: Lab, suspect: Suspect, constant: Constant) ->
     tensor = suspect.site.tensor
     candidate, plain = lab.candidate(tensor), lab.replay(tensor, {})
     shares = []
-    for overflow, words in (("infinity", "overflowed to infinity"), ("saturate", "saturated to the largest value")):
+    for overflow, words in _FATES.items():
         with np.errstate(over="ignore"):
             rounded = round_to(constant.values.astype(np.float32), scene.storage, overflow=overflow)
         hypothesis = lab.replay(tensor, {constant.name: rounded.astype(constant.dtype)})
