@@ -1,0 +1,13 @@
+"""The whole chain as one versioned record on disk.
+
+`examine` compares the outputs on every sample, predicts what each format would cost, judges, localizes, tests causes,
+tries repairs on copies of the model, and gives a `Study`: the document that every report is drawn from (schema
+"parityscope/1", strict JSON) and the folder it is written to.
+"""
+
+from __future__ import annotations
+
+from parityscope.study._examine import Settings, examine
+from parityscope.study._folder import Study, load_study, prepare_folder
+
+__all__ = ["Settings", "Study", "examine", "load_study", "prepare_folder"]

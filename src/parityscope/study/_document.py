@@ -1,0 +1,339 @@
+"""Everything an examination found, as the plain strict-JSON document that reports are drawn from."""
+
+from __future__ import annotations
+
+import math
+import platform
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import parityscope
+from parityscope.backends.targets import format_target
+from parityscope.case.graph import consumers, node_name, values
+from parityscope.comparison import to_plain
+from parityscope.study._folder import SCHEMA, strict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx_ir as ir
+
+    from parityscope.case import Case, Model
+    from parityscope.comparison import Statistics
+    from parityscope.records import Diagnosis, Pair, Skip, Suspect, Target, Verdict
+    from parityscope.study._layers import Layers
+    from parityscope.study._outputs import OutputRun
+
+__all__ = ["Parts", "document"]
+
+_SUSPECTS = 20  # listed; the table of tensors holds them all
+_DRAWN = 3  # suspects that get histograms and a view of the graph
+_REACH = 3  # nodes up and down from a suspect in its view
+_VIEW_NODES = 18
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What the stages of an examination gave."""
+
+    case: Case
+    reference: Target
+    candidate: Target
+    run: OutputRun
+    outputs: tuple[Pair, ...]
+    reasons: Mapping[str, str]
+    tensors: Mapping[str, Pair]
+    layers: Layers | None
+    diagnosis: Diagnosis
+    verdict: Verdict
+    skipped: tuple[Skip, ...]
+    timings: Mapping[str, float]
+    created: str
+    command: str
+
+
+def document(parts: Parts) -> dict[str, Any]:
+    """The document of one examination."""
+    case, run = parts.case, parts.run
+    suspects = parts.layers.localization.suspects if parts.layers else ()
+    plain: dict[str, Any] = strict(
+        {
+            "schema": SCHEMA,
+            "tool": {"name": "parityscope", "version": parityscope.__version__},
+            "created": parts.created,
+            "command": parts.command,
+            "verdict": parts.verdict,
+            "headline": _headline(parts),
+            "model": _model(case.model, case.name),
+            "reference": _side(parts.reference, run.reference_environment, run.reference_seconds),
+            "candidate": {
+                **_side(parts.candidate, run.candidate_environment, run.candidate_seconds),
+                "executed": run.executed.executed if run.executed else "",
+                "declared": case.policy.declared,
+                "spread": run.spread,
+                "disturbance": parts.layers.localization.disturbance if parts.layers else None,
+                "executed_layers": [asdict(layer) for layer in run.executed.layers] if run.executed else [],
+            },
+            "environment": _environment(),
+            "inputs": {
+                "origin": case.inputs.origin,
+                "samples": len(case.inputs),
+                "generated": case.inputs.generated,
+                "sha256": case.inputs.sha256,
+                "names": list(case.inputs.names),
+            },
+            "policy": asdict(case.policy),
+            "outputs": [_output(pair, parts.reasons[pair.site.tensor]) for pair in parts.outputs],
+            "tensors": _tensors(parts.tensors, suspects),
+            "suspects": [_suspect(suspect, parts.diagnosis) for suspect in suspects[:_SUSPECTS]],
+            "plots": _plots(parts, suspects),
+            "graph_views": _views(case.model, suspects),
+            "localization": _localization(parts),
+            "findings": [asdict(finding) for finding in parts.diagnosis.findings],
+            "refuted": [asdict(evidence) for evidence in parts.diagnosis.refuted],
+            "skipped": [asdict(skip) for skip in parts.skipped],
+            "unexplained": parts.diagnosis.unexplained,
+            "timings": dict(parts.timings),
+        }
+    )
+    return plain
+
+
+def _headline(parts: Parts) -> str:
+    worst = max(parts.outputs, key=lambda pair: _size(pair))
+    size = _words(worst)
+    cause = next((one for one in parts.diagnosis.findings if one.role == "cause"), None)
+    if parts.verdict == "within":
+        return f"The candidate agrees with the reference as {parts.case.policy.declared} arithmetic allows: {size}."
+    if parts.verdict == "incomplete":
+        return f"Not everything that was asked for could be judged. What was: {size}."
+    return f"The candidate is beyond what was declared: {size}." + (f" Cause: {cause.claim}" if cause else "")
+
+
+def _size(pair: Pair) -> float:
+    value = pair.value("rel_l2" if "rel_l2" in pair.measurements else "mismatch_share")
+    return math.inf if math.isnan(value) else value
+
+
+def _words(pair: Pair) -> str:
+    if "rel_l2" not in pair.measurements:
+        return f"{pair.value('mismatches'):.0f} elements of output {pair.site.tensor!r} differ"
+    return f"output {pair.site.tensor!r} differs by {100 * pair.value('rel_l2'):.3g} % (relative L2)"
+
+
+def _model(model: Model, name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "path": str(model.path),
+        "sha256": model.sha256,
+        "nbytes": model.nbytes,
+        "nodes": model.nodes,
+        "opset": model.opsets.get("", model.opsets.get("ai.onnx")),
+        "producer": model.producer,
+        "inputs": [asdict(value) for value in model.inputs],
+        "outputs": [asdict(value) for value in model.outputs],
+    }
+
+
+def _side(target: Target, environment: Mapping[str, str], seconds: float) -> dict[str, Any]:
+    return {
+        "target": format_target(target),
+        "backend": target.backend,
+        "precision": target.precision,
+        "executed": "",
+        "version": environment.get({"ort": "onnxruntime", "sim": "onnxruntime"}.get(target.backend, target.backend), ""),
+        "seconds": seconds,
+        "environment": dict(environment),
+    }
+
+
+def _environment() -> dict[str, str]:
+    return {
+        "os": platform.platform(),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
+
+
+def _numbers(pair: Pair) -> dict[str, Any]:
+    found = pair.measurements
+    worst = found["max_abs"].worst_index if "max_abs" in found else None
+    return {
+        "name": pair.site.tensor,
+        "rel_l2": pair.value("rel_l2") if "rel_l2" in found else pair.value("mismatch_share"),
+        "max_abs": pair.value("max_abs"),
+        "worst_index": worst,
+        "nonfinite": {
+            "reference": pair.nonfinite_reference,
+            "candidate": pair.nonfinite_candidate,
+            "agreeing": pair.nonfinite_agreeing,
+        },
+        "grade": pair.grade,
+        "expected": dict(pair.expected),
+    }
+
+
+def _output(pair: Pair, reason: str) -> dict[str, Any]:
+    return {
+        **_numbers(pair),
+        "samples": pair.samples,
+        "rel_l2_finite": pair.value("rel_l2_finite"),
+        "cosine": pair.value("cosine"),
+        "snr_db": pair.value("snr_db"),
+        "norm_ratio": pair.value("norm_ratio"),
+        "verdict": pair.verdict,
+        "per_sample": list(pair.per_sample),
+        "worst_sample": pair.worst_sample,
+        "measurements": {name: {"value": one.value, "unit": one.unit} for name, one in pair.measurements.items()},
+        "statistics": dict(pair.statistics),
+        "reason": reason,
+    }
+
+
+def _tensors(tensors: Mapping[str, Pair], suspects: tuple[Suspect, ...]) -> list[dict[str, Any]]:
+    blamed = {suspect.site.tensor: suspect for suspect in suspects}
+    rows = []
+    for name, pair in tensors.items():
+        suspect = blamed.get(name)
+        channel = pair.measurements.get("worst_channel")
+        rows.append(
+            {
+                **_numbers(pair),
+                "node": pair.site.node,
+                "op_type": pair.site.op_type,
+                "index": pair.site.index,
+                "dtype": pair.dtype,
+                "shape": list(pair.shape),
+                "introduced": suspect.introduced if suspect else None,
+                "inherited": suspect.inherited if suspect else None,
+                "gain": suspect.gain if suspect else None,
+                "floor": pair.expected.get("f32", suspect.floor if suspect else None),
+                "worst_channel": None
+                if channel is None
+                else {
+                    "index": channel.worst_index[0] if channel.worst_index else None,
+                    "rel_l2": channel.value,
+                    "ratio": pair.value("worst_channel_ratio"),
+                },
+                "ulp_mean": pair.value("ulp_mean"),
+                "is_output": pair.is_output,
+                "candidate_name": pair.candidate_name,
+                "how": pair.how,
+            }
+        )
+    return rows
+
+
+def _suspect(suspect: Suspect, diagnosis: Diagnosis) -> dict[str, Any]:
+    explained = [
+        {"hypothesis": f"{finding.code} {finding.title}", "share": finding.confidence}
+        for finding in diagnosis.findings
+        if finding.site == suspect.site and finding.role != "information"
+    ]
+    return {**asdict(suspect), "explained_by": explained}
+
+
+def _localization(parts: Parts) -> dict[str, Any] | None:
+    if parts.layers is None:
+        return None
+    found = parts.layers.localization
+    return {
+        "method": found.method,
+        "observed": found.observed,
+        "windows": found.windows,
+        "samples": list(found.samples),
+        "unexplained": found.unexplained,
+        "skipped": [asdict(skip) for skip in found.skipped],
+    }
+
+
+def _plots(parts: Parts, suspects: tuple[Suspect, ...]) -> dict[str, Any]:
+    chosen: dict[str, Statistics] = dict(parts.run.statistics)
+    if parts.layers is not None:
+        for suspect in suspects[:_DRAWN]:
+            statistics = parts.layers.statistics.get(suspect.site.tensor)
+            if statistics is not None:
+                chosen[suspect.site.tensor] = statistics
+    return {name: _plot(statistics) for name, statistics in chosen.items() if statistics.is_float}
+
+
+def _plot(statistics: Statistics) -> dict[str, Any]:
+    plain = to_plain(statistics)
+    channels = plain.get("channels") or {"worst": []}
+    return {
+        "reference": _values(plain["reference_values"]),
+        "candidate": _values(plain["candidate_values"]),
+        "error": _octaves(plain["error_octaves"]),
+        "channels": channels["worst"],
+    }
+
+
+def _values(histogram: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "negative": _octaves(histogram["negative"]),
+        "zero": histogram["zero"],
+        "positive": _octaves(histogram["positive"]),
+    }
+
+
+def _octaves(dense: Mapping[str, Any]) -> list[list[int]]:
+    return [[int(dense["first"]) + place, int(count)] for place, count in enumerate(dense["counts"]) if count]
+
+
+def _views(model: Model, suspects: tuple[Suspect, ...]) -> dict[str, Any]:
+    if not suspects:
+        return {}
+    graph = model.graph()
+    values(graph)
+    computing = [node for node in graph.graph if node.op_type != "Constant"]
+    order = {id(node): index for index, node in enumerate(computing)}
+    by_tensor = {suspect.site.tensor: suspect for suspect in suspects}
+    return {
+        suspect.site.tensor: _view(suspect, computing, order, by_tensor)
+        for suspect in suspects[:_DRAWN]
+        if 0 <= suspect.site.index < len(computing)
+    }
+
+
+def _view(
+    suspect: Suspect, computing: list[ir.Node], order: Mapping[int, int], by_tensor: Mapping[str, Suspect]
+) -> dict[str, Any]:
+    near = {order[id(node)]: node for node in _neighbours(computing[suspect.site.index], order)}
+    nodes, edges = [], []
+    for index, node in sorted(near.items()):
+        mine = next((by_tensor[str(value.name)] for value in node.outputs if value.name in by_tensor), None)
+        nodes.append(
+            {
+                "id": node_name(node, index),
+                "label": node.name or node.op_type,
+                "op_type": node.op_type,
+                "introduced": mine.introduced if mine else None,
+                "inherited": mine.inherited if mine else None,
+                "is_suspect": index == suspect.site.index,
+            }
+        )
+        for value in node.inputs:
+            before = None if value is None else value.producer()
+            if value is not None and before is not None and order.get(id(before), -1) in near:
+                edges.append([node_name(before, order[id(before)]), node_name(node, index), value.name])
+    return {"nodes": nodes, "edges": edges}
+
+
+def _neighbours(center: ir.Node, order: Mapping[int, int]) -> list[ir.Node]:
+    """Nodes within `_REACH` steps of `center`, nearest first, at most `_VIEW_NODES`."""
+    found: dict[int, ir.Node] = {id(center): center}
+    edge = [center]
+    for _ in range(_REACH):
+        ahead = []
+        for node in edge:
+            before = [value.producer() for value in node.inputs if value is not None]
+            behind = [user for value in node.outputs for user in consumers(value)]
+            for other in (*before, *behind):
+                if other is not None and id(other) in order and id(other) not in found and len(found) < _VIEW_NODES:
+                    found[id(other)] = other
+                    ahead.append(other)
+        edge = ahead
+    return list(found.values())

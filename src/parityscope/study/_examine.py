@@ -1,0 +1,288 @@
+"""The chain: outputs, expectations, verdict, layers, causes, repairs tried on copies, document."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.arithmetic import FORMATS
+from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.recording import Progress, model_of, silent
+from parityscope.backends.targets import format_target
+from parityscope.case.graph import SEVERED_SUFFIX, constant_value, sever, sites, subgraph
+from parityscope.checks import Lab, Scene
+from parityscope.diagnosis import diagnose_scene
+from parityscope.pairing import pair_graphs
+from parityscope.prediction import Expectation, expect_outputs, expect_tensors
+from parityscope.records import Diagnosis, Site, Skip
+from parityscope.study._document import Parts, document
+from parityscope.study._judging import judge, pair_of, reason_for
+from parityscope.study._layers import examine_layers
+from parityscope.study._outputs import run_outputs
+from parityscope.study._trials import try_repairs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from parityscope.case import Case
+    from parityscope.records import Pair, Target, Verdict
+    from parityscope.study._layers import Layers
+    from parityscope.study._outputs import OutputRun
+
+__all__ = ["Settings", "examine"]
+
+_LOCALIZED_SAMPLES = 3  # chosen: the worst ones; every sample's outputs are compared anyway
+_PREDICTED_SAMPLES = 4  # chosen: expectations vary less between samples than the margins of the grades
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How far to go: `layers` captures intermediate tensors, `causes` tests hypotheses and tries repairs.
+
+    `memory` is in bytes, `seconds` the time for experiments, `mapping` renames tensors (reference -> candidate).
+    """
+
+    layers: bool = True
+    causes: bool = True
+    memory: int = 512 << 20
+    seconds: float = math.inf
+    mapping: Mapping[str, str] | None = None
+    command: str = ""
+
+
+def examine(
+    case: Case,
+    reference: Target,
+    candidate: Target,
+    *,
+    folder: Path,
+    settings: Settings | None = None,
+    progress: Progress = silent,
+) -> dict[str, Any]:
+    """Runs the chain and gives the study's document; `folder` holds spilled tensors and repaired copies.
+
+    Raises:
+        ParityError: bad input, a missing runtime, or a side that cannot run.
+    """
+    settings = settings or Settings()
+    started = time.perf_counter()
+    timings: dict[str, float] = {}
+
+    def lap(stage: str) -> None:
+        timings[stage] = time.perf_counter() - started - sum(timings.values())
+
+    its_model = model_of(case.model, candidate)
+    paired = pair_graphs(case.model, its_model, case.inputs, explicit=settings.mapping or {}, memory=settings.memory)
+    names = {**{value.name: value.name for value in case.model.outputs}, **paired.names}
+    lap("pairing")
+    run = run_outputs(case, reference, candidate, names, progress)
+    lap("outputs")
+    # Only arithmetic that the engine was seen to honour is excused; what it was asked for is what it declares.
+    expectation = expect_outputs(case.model, case.inputs, case.inputs.indices[:_PREDICTED_SAMPLES], progress=progress)
+    lap("prediction")
+    outputs = _judged_outputs(case, run, expectation, names, paired.how)
+    verdict = _overall(outputs, run)
+    layers = None
+    tensors: dict[str, Pair] = {}
+    if settings.layers:
+        chosen = _worst_samples(outputs, case.inputs.indices)
+        layers = examine_layers(
+            case,
+            reference,
+            candidate,
+            names,
+            chosen,
+            folder=folder,
+            memory=settings.memory,
+            inject=verdict != "within",
+            progress=progress,
+        )
+        lap("layers")
+        tensors = _tensor_pairs(case, layers, names, paired.how, settings, progress)
+        lap("grading tensors")
+    scene = _scene(case, candidate, run, outputs, tensors, layers, verdict)
+    diagnosis = Diagnosis(findings=(), unexplained=layers.localization.unexplained if layers else None)
+    if settings.causes:
+        diagnosis = diagnose_scene(scene, seconds=settings.seconds, progress=progress)
+        lap("causes")
+        if verdict != "within":
+            diagnosis = try_repairs(case, reference, candidate, diagnosis, outputs, folder, progress)
+            lap("repairs")
+    skipped = [*paired.skipped, *run.skipped, *expectation.skipped, *diagnosis.skipped, *case.inputs.skipped]
+    if settings.layers and layers is None:
+        skipped.append(
+            Skip(
+                what="localization",
+                reason=f"{candidate.backend} gave no intermediate tensors back",
+                fix="record some with the recorder, or let the program write them beside its outputs",
+            )
+        )
+    if layers is not None:
+        skipped.extend((*layers.skipped, *layers.localization.skipped))
+    return document(
+        Parts(
+            case=case,
+            reference=reference,
+            candidate=candidate,
+            run=run,
+            outputs=outputs,
+            reasons={pair.site.tensor: reason_for(pair, case.policy) for pair in outputs},
+            tensors=tensors,
+            layers=layers,
+            diagnosis=diagnosis,
+            verdict=verdict,
+            skipped=tuple({(skip.what, skip.reason): skip for skip in skipped}.values()),
+            timings=timings,
+            created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            command=settings.command,
+        )
+    )
+
+
+def _judged_outputs(
+    case: Case, run: OutputRun, expectation: Expectation, names: Mapping[str, str], how: Mapping[str, str]
+) -> tuple[Pair, ...]:
+    places = sites(case.model.graph())
+    pairs = []
+    for name, statistics in run.statistics.items():
+        site = places.get(name, Site(tensor=name, node="", op_type="", index=-1))
+        pair = pair_of(
+            site,
+            statistics,
+            candidate_name=names.get(name, name),
+            how=how.get(name, "name"),
+            per_sample=run.per_sample[name],
+            expected=expectation.of(name),
+            is_output=True,
+        )
+        pairs.append(replace(pair, verdict=judge(pair, statistics, case.policy)))
+    return tuple(pairs)
+
+
+def _overall(outputs: Sequence[Pair], run: OutputRun) -> Verdict:
+    verdicts = {pair.verdict for pair in outputs}
+    if "beyond" in verdicts:
+        return "beyond"
+    asked = any(skip.asked for skip in run.skipped)
+    return "incomplete" if asked or "incomplete" in verdicts else "within"
+
+
+def _worst_samples(outputs: Sequence[Pair], indices: Sequence[int]) -> tuple[int, ...]:
+    """The samples with the largest output errors, worst first."""
+    size = [0.0] * len(indices)
+    for pair in outputs:
+        if len(pair.per_sample) == len(indices):
+            size = [max(a, math.inf if math.isnan(b) else b) for a, b in zip(size, pair.per_sample, strict=True)]
+    order = sorted(range(len(indices)), key=lambda position: -size[position])
+    return tuple(indices[position] for position in order[:_LOCALIZED_SAMPLES])
+
+
+def _tensor_pairs(
+    case: Case,
+    layers: Layers | None,
+    names: Mapping[str, str],
+    how: Mapping[str, str],
+    settings: Settings,
+    progress: Progress,
+) -> dict[str, Pair]:
+    if layers is None:
+        return {}
+    places = sites(case.model.graph())
+    expectation = expect_tensors(
+        case.model,
+        case.inputs,
+        layers.reference,
+        list(layers.statistics),
+        formats=tuple(dict.fromkeys(name for name in (case.policy.declared,) if name in {"tf32", "f16", "bf16"})),
+        memory=settings.memory,
+        progress=progress,
+    )
+    outputs = {value.name for value in case.model.outputs}
+    return {
+        name: pair_of(
+            places[name],
+            statistics,
+            candidate_name=names.get(name, name),
+            how=how.get(name, "name"),
+            expected=expectation.of(name),
+            is_output=name in outputs,
+        )
+        for name, statistics in layers.statistics.items()
+    }
+
+
+def _scene(
+    case: Case,
+    candidate: Target,
+    run: OutputRun,
+    outputs: tuple[Pair, ...],
+    tensors: Mapping[str, Pair],
+    layers: Layers | None,
+    verdict: Verdict,
+) -> Scene:
+    executed = run.executed.executed if run.executed else ""
+    storage = FORMATS.get(executed or candidate.precision or case.policy.declared, FORMATS["f32"])
+    return Scene(
+        model=case.model,
+        graph=case.model.graph(),
+        places=sites(case.model.graph()),
+        inputs=case.inputs,
+        candidate=candidate,
+        declared=case.policy.declared,
+        executed=executed,
+        storage=storage,
+        verdict=verdict,
+        outputs=outputs,
+        tensors=tensors,
+        localization=layers.localization if layers else None,
+        executed_graph=run.executed,
+        spread=run.spread,
+        disturbance=layers.localization.disturbance if layers else 0.0,
+        lab=_lab(case, layers) if layers else None,
+    )
+
+
+def _lab(case: Case, layers: Layers) -> Lab:
+    """Experiments on the worst localized sample."""
+    sample = layers.reference.samples[0]
+    observed = {
+        name: (layers.reference.info(sample, name)[0], len(layers.reference.info(sample, name)[1]))
+        for name in layers.statistics
+    }
+
+    def replay(tensor: str, constants: Mapping[str, np.ndarray]) -> np.ndarray:
+        severed = sever(case.model.graph(), observed)
+        _replace_constants(severed.model, constants)
+        run = open_session(subgraph(severed.model, [tensor]), folder=case.model.path.parent)
+        feeds: dict[str, np.ndarray] = dict(case.inputs.sample(sample).arrays)
+        for name in severed.reads[tensor]:
+            value = layers.candidate.get(sample, layers.pairing[name])
+            feeds[name + SEVERED_SUFFIX] = value.astype(layers.reference.info(sample, name)[0], copy=False)
+        return run(feeds)[tensor]
+
+    return Lab(
+        reference=lambda name: layers.reference.get(sample, name),
+        candidate=lambda name: layers.candidate.get(sample, layers.pairing[name]),
+        replay=replay,
+    )
+
+
+def _replace_constants(model: Any, constants: Mapping[str, np.ndarray]) -> None:
+    import onnx_ir as ir
+
+    for value in [*model.graph.initializers.values(), *(one for node in model.graph for one in node.outputs)]:
+        if value.name in constants and constant_value(value) is not None:
+            tensor = ir.tensor(constants[value.name], name=value.name)
+            made = ir.Value(
+                name=f"{value.name}::changed", type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor
+            )
+            model.graph.register_initializer(made)
+            for user, index in list(value.uses()):
+                user.replace_input_with(index, made)

@@ -1,0 +1,115 @@
+"""A study's folder: written whole or not at all, never over another one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from parityscope.errors import ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["Study", "load_study", "prepare_folder", "strict"]
+
+SCHEMA = "parityscope/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """What an examination found: `document` as `study.json` holds it, and the folder (None when nothing was written)."""
+
+    document: Mapping[str, Any]
+    folder: Path | None = None
+    scratch: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def verdict(self) -> str:
+        """ "within", "beyond" or "incomplete"."""
+        return str(self.document["verdict"])
+
+
+@contextlib.contextmanager
+def prepare_folder(folder: Path) -> Iterator[Path]:
+    """A scratch folder that becomes `folder` when the block ends well, and disappears when it does not.
+
+    Raises:
+        ParityError: `folder` already holds a study, or cannot be written to.
+    """
+    if folder.exists():
+        raise ParityError(
+            f"{folder} exists already, and a study is never overwritten",
+            where=str(folder),
+            fix=f"choose another --study, or remove it: rm -r {folder}",
+        )
+    for stale in folder.parent.glob(f".{folder.name}.part-*"):
+        if not _alive(stale):
+            shutil.rmtree(stale, ignore_errors=True)
+    scratch = folder.parent / f".{folder.name}.part-{os.getpid()}"
+    try:
+        scratch.mkdir(parents=True)
+    except OSError as error:
+        raise ParityError(
+            f"the study cannot be written: {error.strerror}", where=str(folder), fix="choose another --study folder"
+        ) from error
+    try:
+        yield scratch
+        scratch.rename(folder)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def load_study(folder: Path) -> Study:
+    """Reads a study again.
+
+    Raises:
+        ParityError: there is none, or it was written by another version of the schema.
+    """
+    path = folder / "study.json" if folder.is_dir() else folder
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ParityError(f"there is no study at {folder}", fix="give the folder that `diagnose` wrote") from None
+    except (ValueError, OSError) as error:
+        raise ParityError(f"{path} cannot be read as a study: {error}", fix="run `diagnose` again") from error
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise ParityError(
+            f"{path} is not a study of schema {SCHEMA}", where=str(path), fix="run `diagnose` again with this version"
+        )
+    return Study(document=document, folder=path.parent)
+
+
+def strict(value: Any) -> Any:  # noqa: ANN401 - any JSON-like value
+    """`value` as strict JSON data: non-finite numbers become strings, tuples lists, numpy scalars numbers."""
+    if isinstance(value, dict) or hasattr(value, "items"):
+        return {str(key): strict(held) for key, held in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [strict(held) for held in value]
+    if isinstance(value, bool) or value is None or isinstance(value, str | int):
+        return value
+    if hasattr(value, "item"):
+        return strict(value.item())
+    if isinstance(value, float):
+        if math.isnan(value):
+            return "NaN"
+        if math.isinf(value):
+            return "Infinity" if value > 0 else "-Infinity"
+        return value
+    return str(value)
+
+
+def _alive(scratch: Path) -> bool:
+    try:
+        os.kill(int(scratch.name.rpartition("-")[2]), 0)
+    except (ValueError, ProcessLookupError):
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,107 @@
+"""Outputs' statistics + expectations + policy -> judged pairs."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from parityscope.comparison import measurements, to_plain
+from parityscope.prediction import distance, grade_of, margin_of
+from parityscope.records import Measurement, Pair, Site
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from parityscope.comparison import Statistics
+    from parityscope.prediction import Expectation
+    from parityscope.records import Grade, Policy, Verdict
+
+__all__ = ["judge", "pair_of", "reason_for"]
+
+_ORDER: tuple[Grade, ...] = ("f32", "tf32", "f16", "bf16")
+_HIGHER_IS_BETTER = {"cosine", "snr_db", "top1_agreement", "top5_agreement"}
+
+
+def pair_of(
+    site: Site,
+    statistics: Statistics,
+    *,
+    candidate_name: str,
+    how: str,
+    per_sample: Sequence[tuple[int, float]] = (),
+    expected: Mapping[str, float] | None = None,
+    is_output: bool = False,
+) -> Pair:
+    """A pair with every metric that applies to it, graded where an expectation is at hand."""
+    found = dict(measurements(statistics))
+    floats = statistics.floats
+    if floats is not None:
+        reach = max(abs(bound) for bound in floats.reference_range)
+        found["reference_max_abs"] = Measurement(
+            metric="reference_max_abs", value=reach, unit="absolute", count=statistics.count
+        )
+    expected = expected or {}
+    worst = max(per_sample, key=lambda one: math.inf if math.isnan(one[1]) else one[1], default=(0, 0.0))
+    return Pair(
+        site=site,
+        candidate_name=candidate_name,
+        how=how,
+        dtype=statistics.reference_dtype,
+        shape=statistics.shape,
+        samples=statistics.samples,
+        measurements=found,
+        nonfinite_reference=statistics.nonfinite_reference,
+        nonfinite_candidate=statistics.nonfinite_candidate,
+        nonfinite_agreeing=statistics.nonfinite_agreeing,
+        per_sample=tuple(error for _, error in per_sample),
+        worst_sample=worst[0],
+        is_output=is_output,
+        grade=grade_of(distance(statistics), expected) if expected else None,
+        expected=expected,
+        statistics=to_plain(statistics) if is_output else {},
+    )
+
+
+def judge(pair: Pair, statistics: Statistics, policy: Policy) -> Verdict:
+    """The verdict on one output: by its budgets if the policy has any for it, else by its grade."""
+    budgets = [one for one in policy.budgets if one.output in {"", pair.site.tensor}]
+    if budgets:
+        met = [_meets(pair, one.metric, one.limit) for one in budgets]
+        return "within" if all(met) else "beyond"
+    if pair.nonfinite_reference or pair.nonfinite_candidate:
+        return "beyond"
+    if distance(statistics) == 0.0:
+        return "within"
+    allowed = [pair.expected[name] * margin_of(name) for name in _ORDER if _covers(policy.declared, name, pair)]
+    if not allowed:
+        return "incomplete"
+    return "within" if distance(statistics) <= max(allowed) else "beyond"
+
+
+def reason_for(pair: Pair, policy: Policy) -> str:
+    """Why the verdict on an output is what it is, in one sentence."""
+    budgets = [one for one in policy.budgets if one.output in {"", pair.site.tensor}]
+    if budgets:
+        return "; ".join(f"{one.metric} {pair.value(one.metric):.3g} against {one.limit:g} ({one.reason})" for one in budgets)
+    if pair.nonfinite_candidate or pair.nonfinite_reference:
+        return f"{pair.nonfinite_candidate} elements are NaN or Inf only in the candidate, or differently there"
+    measured = pair.value("rel_l2" if "rel_l2" in pair.measurements else "mismatch_share")
+    expected = pair.expected.get(policy.declared)
+    if expected is None:
+        return f"measured {measured:.3g}; no expectation for {policy.declared} could be computed"
+    ratio = measured / expected if expected else math.inf
+    return f"measured {measured:.3g}; {policy.declared} rounding explains {expected:.3g} on these samples (ratio {ratio:.3g})"
+
+
+def _covers(declared: str, name: str, pair: Pair) -> bool:
+    """Whether an error expected of `name` is excused by the declared arithmetic."""
+    if name not in pair.expected or declared not in _ORDER:
+        return False
+    return _ORDER.index(name) <= _ORDER.index(declared)
+
+
+def _meets(pair: Pair, metric: str, limit: float) -> bool:
+    value = pair.value(metric)
+    if math.isnan(value):
+        return False
+    return value >= limit if metric in _HIGHER_IS_BETTER else value <= limit

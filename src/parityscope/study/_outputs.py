@@ -1,0 +1,139 @@
+"""Reference and candidate side by side on every sample, outputs only, undisturbed: what the verdict rests on."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.backends import Capture
+from parityscope.backends.recording import open_target
+from parityscope.comparison import can_be_scores, channel_axis, measure_pair
+from parityscope.errors import ParityError
+from parityscope.prediction import distance
+from parityscope.records import Skip
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from parityscope.backends.recording import Progress
+    from parityscope.case import Case
+    from parityscope.comparison import Statistics
+    from parityscope.records import ExecutedGraph, Target
+
+__all__ = ["OutputRun", "run_outputs"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputRun:
+    """Statistics of every output over all samples, with each sample's own error; the candidate's spread; times."""
+
+    statistics: Mapping[str, Statistics]
+    per_sample: Mapping[str, tuple[tuple[int, float], ...]]
+    spread: float
+    skipped: tuple[Skip, ...]
+    reference_seconds: float
+    candidate_seconds: float
+    reference_environment: Mapping[str, str]
+    candidate_environment: Mapping[str, str]
+    executed: ExecutedGraph | None
+
+
+def run_outputs(
+    case: Case, reference: Target, candidate: Target, pairing: Mapping[str, str], progress: Progress
+) -> OutputRun:
+    """Runs both targets on every sample and compares the outputs that both have.
+
+    The candidate runs the first sample twice: its own spread is known before anything is blamed.
+
+    Raises:
+        ParityError: a side cannot run, or no output is there on both sides.
+    """
+    totals: dict[str, Statistics] = {}
+    errors: dict[str, list[tuple[int, float]]] = {}
+    problems: dict[str, str] = {}
+    spread = 0.0
+    seconds = [0.0, 0.0]
+    with (
+        open_target(case.model, reference, Capture()) as ours,
+        open_target(case.model, candidate, Capture()) as theirs,
+    ):
+        skipped = [*ours.absent, *theirs.absent]
+        for position, sample in enumerate(case.inputs):
+            progress("comparing outputs", position, len(case.inputs))
+            start = time.perf_counter()
+            expected = ours.run(sample)
+            middle = time.perf_counter()
+            found = theirs.run(sample)
+            seconds[0] += middle - start
+            seconds[1] += time.perf_counter() - middle
+            if position == 0:
+                spread = _spread(found, theirs.run(sample))
+            for value in case.model.outputs:
+                problem = _compare(value.name, pairing, expected, found, totals, errors, sample.index)
+                if problem:
+                    problems.setdefault(value.name, f"{problem} (sample {sample.name})")
+        progress("comparing outputs", len(case.inputs), len(case.inputs))
+        skipped += [Skip(what=f"output {name}", reason=problem, asked=True) for name, problem in problems.items()]
+        if not totals:
+            raise ParityError(
+                "no output could be compared: " + "; ".join(f"{name}: {why}" for name, why in problems.items()),
+                fix="names are matched exactly: map renamed outputs with --map reference_name=candidate_name",
+            )
+        return OutputRun(
+            statistics=totals,
+            per_sample={name: tuple(found) for name, found in errors.items()},
+            spread=spread,
+            skipped=tuple(skipped),
+            reference_seconds=seconds[0],
+            candidate_seconds=seconds[1],
+            reference_environment=ours.environment,
+            candidate_environment=theirs.environment,
+            executed=theirs.executed,
+        )
+
+
+def _compare(
+    name: str,
+    pairing: Mapping[str, str],
+    expected: Mapping[str, np.ndarray],
+    found: Mapping[str, np.ndarray],
+    totals: dict[str, Statistics],
+    errors: dict[str, list[tuple[int, float]]],
+    index: int,
+) -> str:
+    """Compares one output of one sample; gives why it could not."""
+    other = pairing.get(name, name)
+    if name not in expected:
+        return "the reference did not give it back"
+    if other not in found:
+        return f"the candidate did not give {other!r} back (it gave: {', '.join(found) or 'nothing'})"
+    mine, its = expected[name], found[other]
+    if mine.shape != its.shape:
+        return f"its shape is {list(mine.shape)} in the reference and {list(its.shape)} in the candidate"
+    try:
+        part = measure_pair(
+            mine,
+            its,
+            channel_axis=channel_axis(mine.ndim),
+            threads=2,
+            as_scores=can_be_scores(mine.dtype, mine.shape),
+        )
+    except ValueError as error:
+        return str(error)
+    totals[name] = totals[name].merge(part) if name in totals else part
+    errors.setdefault(name, []).append((index, distance(part)))
+    return ""
+
+
+def _spread(first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray]) -> float:
+    """The worst distance between two runs of the candidate on one sample."""
+    worst = 0.0
+    for name, array in first.items():
+        again = second.get(name)
+        if again is None or again.shape != array.shape:
+            return float("inf")
+        worst = max(worst, distance(measure_pair(array, again, channel_axis=None)))
+    return worst

@@ -1,0 +1,93 @@
+"""Repairs that findings offer, applied to a copy of the model and run on the same candidate."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from parityscope.case.model import load_model
+from parityscope.errors import ParityError
+from parityscope.records import Skip, Trial
+from parityscope.repairs import repairs
+from parityscope.study._judging import judge, pair_of
+from parityscope.study._outputs import run_outputs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from parityscope.backends.recording import Progress
+    from parityscope.case import Case
+    from parityscope.records import Diagnosis, Finding, OfferedRepair, Pair, Target
+
+__all__ = ["REPAIRED", "try_repairs"]
+
+REPAIRED = "repaired.onnx"
+# Runtimes that take a model file; recorded outputs and programs of the user's cannot be given another model.
+_TAKE_A_MODEL = {"ort", "openvino", "sim"}
+
+
+def try_repairs(
+    case: Case,
+    reference: Target,
+    candidate: Target,
+    diagnosis: Diagnosis,
+    outputs: tuple[Pair, ...],
+    folder: Path,
+    progress: Progress,
+) -> Diagnosis:
+    """Fills in the trial of every offered repair that can be applied to a copy of the model."""
+    if candidate.backend not in _TAKE_A_MODEL or candidate.option("model"):
+        return diagnosis
+    skipped: list[Skip] = []
+    findings = []
+    for finding in diagnosis.findings:
+        offers = []
+        for offer in finding.repairs:
+            if finding.role == "cause" and offer.repair in repairs():
+                offers.append(_tried(case, reference, candidate, finding, offer, outputs, folder, progress, skipped))
+            else:
+                offers.append(offer)
+        findings.append(replace(finding, repairs=tuple(offers)))
+    return replace(diagnosis, findings=tuple(findings), skipped=(*diagnosis.skipped, *skipped))
+
+
+def _tried(
+    case: Case,
+    reference: Target,
+    candidate: Target,
+    finding: Finding,
+    offer: OfferedRepair,
+    outputs: tuple[Pair, ...],
+    folder: Path,
+    progress: Progress,
+    skipped: list[Skip],
+) -> OfferedRepair:
+    import onnx_ir as ir
+
+    model = case.model.graph()
+    note = repairs()[offer.repair].apply(model, finding)
+    if note is None:
+        skipped.append(Skip(what=f"repair {offer.repair}", reason="it cannot be applied to this node"))
+        return offer
+    path = folder / REPAIRED
+    try:
+        ir.save(model, path)
+        load_model(path)
+        target = replace(candidate, options=tuple(sorted((*candidate.options, ("model", str(path))))))
+        names = {value.name: value.name for value in case.model.outputs}
+        run = run_outputs(case, reference, target, names, progress)
+    except ParityError as error:
+        skipped.append(Skip(what=f"trial of repair {offer.repair}", reason=error.problem, fix=error.fix))
+        return offer
+    before = max((pair.value("rel_l2") for pair in outputs), default=math.nan)
+    after = max((found.rel_l2 for found in run.statistics.values()), default=math.nan)
+    verdicts = set()
+    for pair in outputs:
+        statistics = run.statistics.get(pair.site.tensor)
+        if statistics is not None:
+            again = pair_of(pair.site, statistics, candidate_name="", how="name", expected=pair.expected)
+            verdicts.add(judge(again, statistics, case.policy))
+    verdict = "beyond" if "beyond" in verdicts else "incomplete" if "incomplete" in verdicts else "within"
+    trial = Trial(before=before, after=after, verdict=verdict, note=f"{note}; the copy is {REPAIRED} in the study")
+    return replace(offer, trial=trial)

@@ -1,0 +1,313 @@
+"""Localization against independent ways to the same numbers: single-node runs, planted errors, windows."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.recording import Request, observable, record
+from parityscope.backends.targets import parse_target
+from parityscope.case import Inputs, Sample, load_model
+from parityscope.case.graph import inject, sever, sites
+from parityscope.localization import Options, injection, localize, observed_tensors, plan_windows, replayed_values
+from parityscope.testing.models import ocr_rec_input, rendered_line, require
+from parityscope.trace import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from parityscope.case import Model
+    from parityscope.records import Localization
+
+# FP32 evaluations of one operator differ by the order of their sums: sqrt(K) * 2^-24 for K terms that round
+# independently, and K is at most 5,000 in the recogniser, 4e-6. Cancellation against large terms is left another 4.
+FLOOR = 4 * 5000**0.5 * 2.0**-24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Both:
+    """One model and sample with both sides' tensors."""
+
+    model: Model
+    inputs: Inputs
+    reference: Trace
+    candidate: Trace
+
+    @property
+    def pairing(self) -> dict[str, str]:
+        return {name: name for name in self.reference.names}
+
+    def localize(self, memory: int = 512 << 20) -> Localization:
+        return localize(self.model, self.inputs, self.reference, self.candidate, self.pairing, Options(memory=memory))
+
+
+def one_sample(arrays: Mapping[str, np.ndarray]) -> Inputs:
+    sample = Sample(index=0, name="sample", arrays=arrays)
+    return Inputs(origin="test", names=tuple(arrays), sha256="", indices=(0,), read=lambda _: sample)
+
+
+def recorded(model: Model, inputs: Inputs, target: str, folder: Path) -> Trace:
+    request = Request(samples=(0,), tensors=tuple(observable(model)), folder=folder, label=target.partition("?")[0])
+    return record(model, inputs, parse_target(target), request)
+
+
+def planted(model: Model, inputs: Inputs, reference: Trace, tensor: str, error: np.ndarray) -> Trace:
+    """The reference's own arithmetic with `error` added to one tensor, as a candidate's trace."""
+    graph = model.graph()
+    dtype, shape = reference.info(0, tensor)
+    names = inject(graph, {tensor: (dtype, len(shape))})
+    run = open_session(graph, outputs=list(reference.names), folder=model.path.parent)
+    arrays = run({**inputs.sample(0).arrays, names[tensor]: error})
+    return Trace(
+        target=parse_target("ort"),
+        environment={},
+        samples=(0,),
+        names=reference.names,
+        outputs=reference.outputs,
+        disturbs="outputs marked",
+        tensors={(0, name): array for name, array in arrays.items()},
+    )
+
+
+def distance(wanted: np.ndarray, found: np.ndarray) -> float:
+    """Relative L2."""
+    size = float(np.linalg.norm(wanted.astype(np.float64)))
+    return float(np.linalg.norm(found.astype(np.float64) - wanted.astype(np.float64))) / (size or 1.0)
+
+
+@pytest.fixture(scope="module")
+def recogniser(tmp_path_factory: pytest.TempPathFactory) -> Both:
+    """ONNX Runtime against OpenVINO in BF16, every tensor that they show."""
+    pytest.importorskip("openvino")
+    model = load_model(require("ocr-rec"))
+    inputs = one_sample(ocr_rec_input(rendered_line("Parity in 2024")))
+    folder = tmp_path_factory.mktemp("recogniser")
+    return Both(
+        model=model,
+        inputs=inputs,
+        reference=recorded(model, inputs, "ort", folder),
+        candidate=recorded(model, inputs, "openvino:bf16", folder),
+    )
+
+
+def cut_out(file: onnx.ModelProto, tensor: str, border: set[str]) -> tuple[onnx.ModelProto, list[str]]:
+    """The nodes between `tensor` and `border` as a model of its own, cut from the file by hand, and its inputs."""
+    maker = {name: node for node in file.graph.node for name in node.output}
+    weights = {value.name: value for value in file.graph.initializer}
+    given = {value.name for value in file.graph.input} - set(weights)
+    members: list[str] = []
+    reads: dict[str, None] = {}
+    used: dict[str, None] = {}
+    stack = list(maker[tensor].input)
+    members.append(tensor)
+    while stack:
+        name = stack.pop()
+        if name in weights:
+            used.setdefault(name)
+        elif name in border or name in given:
+            reads.setdefault(name)
+        elif name and name not in members:
+            members.append(name)
+            stack.extend(maker[name].input)
+    chosen = {id(maker[name]) for name in members}
+    graph = helper.make_graph(
+        [node for node in file.graph.node if id(node) in chosen],
+        "region",
+        [],
+        [helper.make_empty_tensor_value_info(tensor)],
+        [weights[name] for name in used],
+    )
+    return helper.make_model(graph, opset_imports=file.opset_import, ir_version=file.ir_version), list(reads)
+
+
+def run_alone(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The model on `feeds` in plain ONNX Runtime without optimizations."""
+    for name, array in feeds.items():
+        kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+        model.graph.input.append(helper.make_tensor_value_info(name, kind, [None] * array.ndim))
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    (array,) = session.run(None, dict(feeds))
+    return np.asarray(array)
+
+
+@pytest.mark.model
+def test_the_replay_is_what_each_region_gives_when_it_is_run_alone(recogniser: Both) -> None:
+    both = recogniser
+    places = sites(both.model.graph())
+    observed, _ = observed_tensors(both.reference, both.candidate, both.pairing, places)
+    assert len(observed) >= 50
+    kinds = {name: both.reference.info(0, name) for name in observed}
+    severed = sever(both.model.graph(), {name: (dtype, len(shape)) for name, (dtype, shape) in kinds.items()})
+    chosen = random.Random(2024).sample(observed, 50)
+    run = open_session(severed.model, outputs=chosen, folder=both.model.path.parent)
+    replayed = replayed_values(run, both.inputs, both.reference, both.candidate, both.pairing, observed, 0)
+    file = onnx.load(both.model.path)
+    image = both.inputs.sample(0).arrays
+    for name in chosen:
+        region, reads = cut_out(file, name, set(observed) - {name})
+        assert {read for read in reads if read not in image} == set(severed.reads[name])
+        c_in = {read: image[read] if read in image else np.array(both.candidate.get(0, read)) for read in reads}
+        assert distance(run_alone(region, c_in), replayed[name]) <= FLOOR, name
+
+
+@pytest.mark.model
+def test_windows_give_what_one_pass_gives(recogniser: Both) -> None:
+    whole = recogniser.localize()
+    assert (whole.windows, whole.method) == (1, "severed replay")
+    names = [suspect.site.tensor for suspect in whole.suspects]
+    memory = 4 << 20
+    # No window holds more than half the memory, unless a single tensor does.
+    for window in plan_windows(recogniser.reference, names, memory // 2):
+        held = sum(recogniser.reference.get(0, name).nbytes for name in window)
+        assert held <= memory // 2 or len(window) == 1
+    parts = recogniser.localize(memory)
+    assert parts.windows > 5
+    again = {suspect.site.tensor: suspect for suspect in parts.suspects}
+    assert again.keys() == set(names)
+    for suspect in whole.suspects:
+        other = again[suspect.site.tensor]
+        assert other.introduced == pytest.approx(suspect.introduced, rel=1e-3, abs=FLOOR)
+        assert other.inherited == pytest.approx(suspect.inherited, rel=1e-3, abs=FLOOR)
+        assert other.region == suspect.region
+
+
+@pytest.mark.model
+def test_planted_noise_is_found_where_it_was_planted(recogniser: Both) -> None:
+    model, inputs, reference = recogniser.model, recogniser.inputs, recogniser.reference
+    convolutions = [site for site in sites(model.graph()).values() if site.op_type == "Conv"]
+    site = convolutions[len(convolutions) // 2]
+    clean = np.array(reference.get(0, site.tensor))
+    noise = np.random.default_rng(7).standard_normal(clean.shape)
+    noise = (noise * 0.01 * np.linalg.norm(clean) / np.linalg.norm(noise)).astype(np.float32)
+    candidate = planted(model, inputs, reference, site.tensor, noise)
+    both = Both(model=model, inputs=inputs, reference=reference, candidate=candidate)
+    found = both.localize()
+    assert found.suspects[0].site == site
+    assert found.suspects[0].introduced == pytest.approx(0.01, rel=1e-3)
+    squares = [suspect.introduced**2 for suspect in found.suspects]
+    assert squares[0] >= 0.99 * sum(squares)
+    assert max(suspect.introduced for suspect in found.suspects[1:]) <= FLOOR
+    judged = injection(model, inputs, reference, candidate, both.pairing, found, 0, Options(injected=3))
+    assert judged.suspects[0].site == site
+    assert judged.suspects[0].share == pytest.approx(1.0, abs=1e-3)
+    assert judged.unexplained == pytest.approx(0.0, abs=1e-3)
+    assert all(abs(suspect.share) < 1e-2 for suspect in judged.suspects[1:] if suspect.share is not None)
+
+
+# Both branches capture `h` from outside, so that a body reads a severed tensor.
+IF_MODEL = """<ir_version: 8, opset_import: ["": 17]> g (float[4] x, bool flag) => (float[4] y) {
+    h = Mul(x, x)
+    z = If (flag) <
+        then_branch = yes () => (float[4] a) { a = Exp(h) },
+        else_branch = no () => (float[4] b) { b = Neg(h) }>
+    y = Add(z, x)
+}"""
+
+
+def loop_model() -> onnx.ModelProto:
+    """s = h + h + h by a Loop of three steps whose body captures h = x * x; y = s * x."""
+    body = helper.make_graph(
+        [
+            helper.make_node("Add", ["before", "h"], ["after"]),
+            helper.make_node("Identity", ["going"], ["still"]),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("step", TensorProto.INT64, []),
+            helper.make_tensor_value_info("going", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("before", TensorProto.FLOAT, [4]),
+        ],
+        [
+            helper.make_tensor_value_info("still", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("after", TensorProto.FLOAT, [4]),
+        ],
+    )
+    graph = helper.make_graph(
+        [
+            helper.make_node("Mul", ["x", "x"], ["h"]),
+            helper.make_node("Loop", ["steps", "", "zero"], ["z"], body=body),
+            helper.make_node("Mul", ["z", "x"], ["y"]),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])],
+        [
+            numpy_helper.from_array(np.array(3, np.int64), "steps"),
+            numpy_helper.from_array(np.zeros(4, np.float32), "zero"),
+        ],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def small(path: Path, arrays: Mapping[str, np.ndarray], tensor: str, error: np.ndarray) -> dict[str, Any]:
+    """Suspects by tensor where `error` was planted at `tensor`."""
+    model = load_model(path)
+    inputs = one_sample(arrays)
+    reference = recorded(model, inputs, "ort", path.parent)
+    candidate = planted(model, inputs, reference, tensor, error)
+    both = Both(model=model, inputs=inputs, reference=reference, candidate=candidate)
+    judged = injection(model, inputs, reference, candidate, both.pairing, both.localize(), 0)
+    assert judged.suspects[0].site.tensor == tensor
+    assert judged.suspects[0].share == pytest.approx(1.0, abs=1e-5)
+    assert judged.unexplained == pytest.approx(0.0, abs=1e-5)
+    return {suspect.site.tensor: suspect for suspect in judged.suspects}
+
+
+X = np.array([1.0, 2.0, -1.0, 0.5], np.float32)
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_bodies_of_an_if_read_the_severed_tensor(tmp_path: Path, flag: bool) -> None:
+    onnx.save(onnx.parser.parse_model(IF_MODEL), tmp_path / "if.onnx")
+    arrays = {"x": X, "flag": np.array(flag)}
+    found = small(tmp_path / "if.onnx", arrays, "h", np.full(4, 0.5, np.float32))
+    h = X.astype(np.float64) ** 2
+    assert found["h"].introduced == pytest.approx(1.0 / np.linalg.norm(h), rel=1e-6)  # |0.5 * (1,1,1,1)| = 1
+    clean, moved = (np.exp(h), np.exp(h + 0.5)) if flag else (-h, -h - 0.5)
+    assert found["z"].introduced <= FLOOR
+    assert found["z"].inherited == pytest.approx(np.linalg.norm(moved - clean) / np.linalg.norm(clean), rel=1e-5)
+    assert found["y"].introduced == 0.0
+
+
+def test_the_body_of_a_loop_reads_the_severed_tensor(tmp_path: Path) -> None:
+    onnx.save(loop_model(), tmp_path / "loop.onnx")
+    found = small(tmp_path / "loop.onnx", {"x": X}, "h", np.full(4, 0.5, np.float32))
+    h = X.astype(np.float64) ** 2
+    # Three steps add three times the error to three times the value.
+    assert found["z"].inherited == pytest.approx(1.0 / np.linalg.norm(h), rel=1e-6)
+    assert found["z"].introduced == found["y"].introduced == 0.0
+    at_loop = small(tmp_path / "loop.onnx", {"x": X}, "z", np.full(4, 0.5, np.float32))
+    assert at_loop["h"].introduced == at_loop["h"].inherited == 0.0
+
+
+def test_weights_in_an_external_file(tmp_path: Path) -> None:
+    weight = np.random.default_rng(1).standard_normal((4, 300)).astype(np.float32)
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[1, 4] x) => (float[1, 300] y) '
+        "{ h = Tanh(x) m = MatMul(h, w) y = Relu(m) }"
+    )
+    model.graph.initializer.append(numpy_helper.from_array(weight, "w"))
+    path = tmp_path / "external.onnx"
+    onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    assert (tmp_path / "weights.bin").stat().st_size >= weight.nbytes
+    error = np.zeros((1, 4), np.float32)
+    error[0, 2] = 0.25
+    found = small(path, {"x": X[None]}, "h", error)
+    h = np.tanh(X.astype(np.float64))
+    assert found["h"].introduced == pytest.approx(0.25 / np.linalg.norm(h), rel=1e-5)
+    # The error reaches m through the third row of the weight alone.
+    wanted = 0.25 * np.linalg.norm(weight[2].astype(np.float64)) / np.linalg.norm(h @ weight.astype(np.float64))
+    assert found["m"].inherited == pytest.approx(wanted, rel=1e-5)
+    assert found["m"].introduced <= FLOOR
