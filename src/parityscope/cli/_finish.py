@@ -1,0 +1,83 @@
+"""Writes a study's folder and prints the result: shared by diagnose, compare and localize."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
+
+from parityscope.errors import Exit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+__all__ = ["exit_code", "finish", "redacted", "show"]
+
+_EXITS = {"within": Exit.WITHIN, "beyond": Exit.BEYOND, "incomplete": Exit.INCOMPLETE}
+
+
+def finish(
+    folder: Path,
+    format_name: str,
+    examine: Callable[[Path], dict[str, Any]],
+    *,
+    keep_tensors: bool,
+    redact: bool,
+    quiet: bool,
+) -> int:
+    """Examines into a scratch folder, writes study.json and report.html there, and makes it the study."""
+    from parityscope.report import renderer
+    from parityscope.study import prepare_folder
+
+    wanted = renderer(format_name)
+    with prepare_folder(folder) as scratch:
+        tensors = scratch / "tensors"
+        document = examine(tensors)
+        repaired = tensors / "repaired.onnx"
+        if repaired.exists() and not redact:
+            repaired.rename(scratch / repaired.name)
+        if redact:
+            document = redacted(document)
+        if not keep_tensors or redact:
+            shutil.rmtree(tensors, ignore_errors=True)
+        text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False)
+        (scratch / "study.json").write_text(text, encoding="utf-8")
+        (scratch / "report.html").write_text(renderer("html").render(document), encoding="utf-8")
+    show(document, wanted.name)
+    if not quiet:
+        print(f"{document['verdict']}; the report is {folder / 'report.html'}", file=sys.stderr)
+    return exit_code(document)
+
+
+def show(document: dict[str, Any], format_name: str) -> None:
+    """Prints a document in one of the report formats; colours on a terminal, unless NO_COLOR is set."""
+    from parityscope.report import as_text, renderer
+
+    if format_name == "text":
+        color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        print(as_text.render(document, width=min(shutil.get_terminal_size((100, 40)).columns, 140), color=color))
+    else:
+        print(renderer(format_name).render(document))
+
+
+def exit_code(document: dict[str, Any]) -> int:
+    """0 within, 1 beyond, 3 when nothing is beyond but something that was asked for was not judged."""
+    if document["verdict"] == "within" and any(skip.get("asked") for skip in document["skipped"]):
+        return Exit.INCOMPLETE
+    return _EXITS[document["verdict"]]
+
+
+def redacted(document: dict[str, Any]) -> dict[str, Any]:
+    """The document without paths, host and command line; digests and numbers stay."""
+    changed = dict(document)
+    changed["command"] = ""
+    changed["environment"] = {}
+    changed["model"] = {**document["model"], "path": "", "name": "model"}
+    changed["inputs"] = {**document["inputs"], "origin": "redacted"}
+    for side in ("reference", "candidate"):
+        target = document[side]["target"].partition("?")[0]
+        changed[side] = {**document[side], "target": target, "environment": {}}
+    return changed

@@ -1,0 +1,199 @@
+"""Options that several subcommands share, and what they mean as records."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from parityscope.errors import ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from parityscope.backends.recording import Progress
+    from parityscope.case import Case
+    from parityscope.records import Budget, Target
+
+ModelArgument = Annotated[Path, typer.Argument(help="The reference model (.onnx).", show_default=False)]
+CandidateOption = Annotated[str, typer.Option(help="backend[:precision][?key=value&...], e.g. openvino:f16.")]
+ReferenceOption = Annotated[str, typer.Option(help="The reference's target.")]
+InputsOption = Annotated[str, typer.Option(help="Real samples: .npz, a folder, ... (docs/inputs.md).")]
+PreprocessOption = Annotated[str, typer.Option(help="file.py:function, for a folder of images.")]
+StackedOption = Annotated[bool, typer.Option("--stacked", help="The .npz holds samples stacked on axis 0.")]
+ShapesOption = Annotated[list[str] | None, typer.Option(help="name:1x3x224x224, for raw blobs and generated inputs.")]
+SamplesOption = Annotated[int | None, typer.Option(help="At most so many samples.")]
+SeedOption = Annotated[int, typer.Option(help="Seed of generated inputs.")]
+StudyOption = Annotated[Path | None, typer.Option(help="Folder of the study [parityscope-<model>-<UTC time>].")]
+FormatOption = Annotated[str, typer.Option("--format", help="What stdout gets: text, json, html, node-data, ...")]
+DeclaredOption = Annotated[str, typer.Option(help="Arithmetic the candidate declares: f32, tf32, f16 or bf16.")]
+BudgetOption = Annotated[list[str] | None, typer.Option(help="METRIC=VALUE or OUTPUT:METRIC=VALUE; repeatable.")]
+MapOption = Annotated[list[str] | None, typer.Option("--map", help="reference_name=candidate_name; repeatable.")]
+MemoryOption = Annotated[str, typer.Option(help="Memory for tensors, e.g. 512MiB.")]
+TimeOption = Annotated[str, typer.Option(help="Time for experiments, e.g. 60s.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress and no summary line.")]
+KeepOption = Annotated[bool, typer.Option("--keep-tensors", help="Keep the captured tensors in the study.")]
+RedactOption = Annotated[bool, typer.Option("--redact", help="Leave paths, host and weights out of the study.")]
+
+_UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+_DECLARED = ("f32", "tf32", "f16", "bf16")
+
+
+def size_of(text: str) -> int:
+    """A size in bytes: "512MiB", "2GB", "1048576"."""
+    number = text.strip().rstrip("BbKkMmGgIi")
+    unit = text.strip()[len(number) :].upper()
+    try:
+        value = float(number) * _UNITS[unit]
+    except (ValueError, KeyError):
+        value = 0.0
+    if value < 1 << 20:
+        raise ParityError(f"--memory {text!r} is not a size of at least 1MiB", fix="write --memory 512MiB")
+    return int(value)
+
+
+def seconds_of(text: str) -> float:
+    """A time in seconds: "60s", "5m", "1.5"; infinity when empty."""
+    if not text:
+        return float("inf")
+    factor = 60.0 if text.endswith("m") else 1.0
+    try:
+        value = float(text.rstrip("sm")) * factor
+    except ValueError:
+        value = -1.0
+    if not value > 0:
+        raise ParityError(f"--time {text!r} is not a time", fix="write --time 60s")
+    return value
+
+
+def mapping_of(items: list[str] | None) -> dict[str, str]:
+    """`old=new` items as a mapping."""
+    found = {}
+    for item in items or []:
+        old, equals, new = item.partition("=")
+        if not (old and equals and new):
+            raise ParityError(f"--map {item!r} is not old=new", fix="write --map reference_name=candidate_name")
+        found[old] = new
+    return found
+
+
+def budgets_of(items: list[str] | None) -> tuple[Budget, ...]:
+    """`METRIC=VALUE` and `OUTPUT:METRIC=VALUE` items as budgets.
+
+    Raises:
+        ParityError: an item is not of that form, or there is no such metric.
+    """
+    from parityscope.comparison import metrics
+    from parityscope.records import Budget
+
+    found = []
+    for item in items or []:
+        head, equals, value = item.rpartition("=")
+        output, _, metric = head.rpartition(":")
+        try:
+            limit = float(value)
+        except ValueError:
+            limit = float("nan")
+        if not (equals and metric) or limit != limit:
+            raise ParityError(f"--budget {item!r} is not METRIC=VALUE", fix="write --budget rel_l2=1e-3")
+        known = {*metrics(), *_EXTRA_METRICS}
+        if metric not in known:
+            raise ParityError(f"there is no metric {metric!r}", fix=f"use one of: {', '.join(sorted(known))}")
+        found.append(Budget(output=output, metric=metric, limit=limit, reason="given with --budget"))
+    return tuple(found)
+
+
+# Numbers that metric files give beside the one they are called after.
+_EXTRA_METRICS = frozenset(
+    "rel_l2_finite max_abs_finite mean_abs max_rel_rms p50_abs p90_abs p99_abs p999_abs outlier_share outlier_energy "
+    "norm_ratio snr_db ulp_mean ulp_max worst_channel_ratio top1_agreement top5_agreement kl_mean kl_max "
+    "mismatch_share".split()
+)
+
+
+def shapes_of(items: list[str] | None) -> dict[str, tuple[int, ...]]:
+    """`name:1x3x224x224` items as shapes."""
+    found = {}
+    for item in items or []:
+        name, _, dims = item.rpartition(":")
+        parts = dims.split("x")
+        if not name or not all(part.isdigit() for part in parts):
+            raise ParityError(f"--shapes {item!r} is not name:1x3x224x224", fix="write --shapes x:1x3x224x224")
+        found[name] = tuple(int(part) for part in parts)
+    return found
+
+
+@contextlib.contextmanager
+def spool() -> Iterator[Path]:
+    """A scratch folder for samples that can be read only once."""
+    with tempfile.TemporaryDirectory(prefix="parityscope-spool-") as folder:
+        yield Path(folder)
+
+
+def case_of(
+    model: Path,
+    inputs: str,
+    candidate: Target,
+    spool_folder: Path,
+    *,
+    declared: str = "",
+    budgets: tuple[Budget, ...] = (),
+    preprocess: str = "",
+    stacked: bool = False,
+    shapes: list[str] | None = None,
+    samples: int | None = None,
+    seed: int = 0,
+) -> Case:
+    """The case that the options describe."""
+    from parityscope.case import Case, load_inputs, load_model
+    from parityscope.records import Policy
+
+    if declared and declared not in _DECLARED:
+        raise ParityError(f"--declared {declared!r} is not known", fix=f"use one of: {', '.join(_DECLARED)}")
+    loaded = load_model(model)
+    data = load_inputs(
+        loaded,
+        inputs or None,
+        spool=spool_folder,
+        samples=samples,
+        stacked=stacked,
+        preprocess=preprocess,
+        shapes=shapes_of(shapes) or None,
+        seed=seed,
+    )
+    chosen, why = _declared(declared, candidate)
+    policy = Policy(declared=chosen, declared_reason=why, budgets=budgets)
+    return Case(name=loaded.path.stem, model=loaded, inputs=data, policy=policy)
+
+
+def _declared(declared: str, candidate: Target) -> tuple[str, str]:
+    if declared:
+        return declared, "given with --declared"
+    if candidate.precision in _DECLARED:
+        return candidate.precision, "the candidate's target says so"
+    return "f32", "nothing was declared: FP32 without TF32"
+
+
+def folder_for(model: Path, study: Path | None) -> Path:
+    """Where the study goes."""
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    return study or Path(f"parityscope-{model.stem}-{stamp}")
+
+
+def progress_for(*, quiet: bool) -> Progress:
+    """Progress on stderr, on a terminal only."""
+    from parityscope.backends.recording import silent
+
+    if quiet or not sys.stderr.isatty():
+        return silent
+
+    def show(what: str, step: int, steps: int) -> None:
+        end = "\n" if step >= steps else ""
+        print(f"\r\x1b[K{what} {step}/{steps}", end=end, file=sys.stderr, flush=True)
+
+    return show

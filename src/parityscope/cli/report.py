@@ -1,0 +1,36 @@
+"""`parityscope report`: renders a study again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from parityscope.cli import _options as o
+from parityscope.errors import Exit, ParityError
+
+__all__ = ["NAME", "command"]
+
+NAME = "report"
+
+
+def command(
+    study: Annotated[Path, typer.Argument(help="The folder of a study.", show_default=False)],
+    *,
+    format_name: o.FormatOption = "text",
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="A file instead of stdout.")] = None,
+) -> int:
+    """Renders a study as text, json, html or an overlay for a model viewer."""
+    from parityscope.cli._finish import show
+    from parityscope.report import renderer
+    from parityscope.study import load_study
+
+    document = dict(load_study(study).document)
+    if output is None:
+        show(document, renderer(format_name).name)
+        return Exit.WITHIN
+    if output.exists():
+        raise ParityError(f"{output} exists already", where=str(output), fix="choose another -o, or remove it")
+    output.write_text(renderer(format_name).render(document), encoding="utf-8")
+    return Exit.WITHIN

@@ -1,0 +1,66 @@
+"""`parityscope run`: one target on the samples; its outputs (or all tensors) as a recording that `saved` reads."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from parityscope.cli import _options as o
+from parityscope.errors import Exit, ParityError
+
+__all__ = ["NAME", "command"]
+
+NAME = "run"
+
+
+def command(
+    model: o.ModelArgument,
+    *,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the recording.")],
+    target: Annotated[str, typer.Option(help="What runs: backend[:precision][?key=value&...].")] = "ort",
+    inputs: o.InputsOption = "",
+    preprocess: o.PreprocessOption = "",
+    stacked: o.StackedOption = False,
+    shapes: o.ShapesOption = None,
+    samples: o.SamplesOption = None,
+    seed: o.SeedOption = 0,
+    memory: o.MemoryOption = "512MiB",
+    all_tensors: Annotated[bool, typer.Option("--all-tensors", help="Every tensor, not only outputs.")] = False,
+    quiet: o.QuietOption = False,
+) -> int:
+    """Runs one target and writes `inputs/` and `outputs/`, one .npz a sample (`saved?path=FOLDER` reads them)."""
+    from parityscope.backends.recording import Request, model_of, observable, record
+    from parityscope.backends.targets import parse_target
+    from parityscope.case.formats.npz import write_npz
+    from parityscope.study import prepare_folder
+
+    chosen = parse_target(target)
+    budget = o.size_of(memory)
+    with o.spool() as scratch, prepare_folder(output) as folder:
+        case = o.case_of(
+            model,
+            inputs,
+            chosen,
+            scratch,
+            preprocess=preprocess,
+            stacked=stacked,
+            shapes=shapes,
+            samples=samples,
+            seed=seed,
+        )
+        tensors = tuple(observable(model_of(case.model, chosen))) if all_tensors else ()
+        for sample in case.inputs:
+            request = Request(samples=(sample.index,), tensors=tensors, folder=scratch / "tensors", memory=budget)
+            trace = record(case.model, case.inputs, chosen, request, o.progress_for(quiet=quiet))
+            if not trace.names:
+                raise ParityError(f"{target} gave nothing back for sample {sample.name}", fix="parityscope doctor")
+            write_npz(folder / "inputs" / f"{sample.index:06d}.npz", sample.arrays)
+            held = {name: trace.get(sample.index, name) for name in trace.names}
+            write_npz(folder / "outputs" / f"{sample.index:06d}.npz", held)
+    print(output)
+    if not quiet:
+        print(f"{len(case.inputs)} samples recorded in {output}", file=sys.stderr)
+    return Exit.WITHIN
