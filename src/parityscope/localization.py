@@ -247,9 +247,7 @@ def injection(
 
 
 def _open(model: Model, severed: Severed, window: Sequence[str], options: Options) -> Run:
-    return open_session(
-        subgraph(severed.model, window), optimization=options.optimization, folder=model.path.parent
-    )
+    return open_session(subgraph(severed.model, window), optimization=options.optimization, folder=model.path.parent)
 
 
 def _introduced_errors(
@@ -379,9 +377,7 @@ def _zero(error: np.ndarray) -> np.ndarray:
     return np.zeros((), error.dtype)
 
 
-def _difference(
-    reference: Trace, candidate: Trace, pairing: Mapping[str, str], sample: int, name: str
-) -> np.ndarray:
+def _difference(reference: Trace, candidate: Trace, pairing: Mapping[str, str], sample: int, name: str) -> np.ndarray:
     mine = candidate.get(sample, pairing[name]).astype(np.float64)
     with np.errstate(invalid="ignore"):
         return mine - reference.get(sample, name).astype(np.float64)
@@ -393,9 +389,7 @@ def _scale(reference: Trace, sample: int, name: str) -> float:
     return float(np.linalg.norm(array[np.isfinite(array)])) or 1.0
 
 
-def _share(
-    actual: Mapping[str, np.ndarray], alone: Mapping[str, np.ndarray], reference: Trace, sample: int
-) -> float:
+def _share(actual: Mapping[str, np.ndarray], alone: Mapping[str, np.ndarray], reference: Trace, sample: int) -> float:
     """The part of the actual output error that one suspect alone reproduces (module docstring)."""
     broken = {name: ~np.isfinite(error) for name, error in actual.items()}
     count = sum(int(mask.sum()) for mask in broken.values())

@@ -92,8 +92,16 @@ def _left_over(names: Mapping[str, str], mine: Sequence[str], its: Sequence[str]
     taken = set(names.values())
     reason = "no tensor of the other graph has this name, or is proved to have these values"
     return [
-        *(Skip(what=f"tensor {name} of the reference", reason=reason, fix="--map") for name in mine if name not in names),
-        *(Skip(what=f"tensor {name} of the candidate", reason=reason, fix="--map") for name in its if name not in taken),
+        *(
+            Skip(what=f"tensor {name} of the reference", reason=reason, fix="--map")
+            for name in mine
+            if name not in names
+        ),
+        *(
+            Skip(what=f"tensor {name} of the candidate", reason=reason, fix="--map")
+            for name in its
+            if name not in taken
+        ),
     ]
 
 
@@ -202,7 +210,7 @@ def _true(flags: Mapping[str, bool]) -> Iterable[str]:
 
 
 def _same(mine: np.ndarray, its: np.ndarray) -> bool:
-    if mine.dtype.kind not in "f":
+    if mine.dtype.kind != "f":
         return bool(np.array_equal(mine, its))
     size = float(np.linalg.norm(mine.astype(np.float64)))
     return float(np.linalg.norm(its.astype(np.float64) - mine.astype(np.float64))) <= _SAME * size

@@ -136,7 +136,9 @@ def expect_tensors(
         progress("predicting tensors", position, len(variants))
         try:
             for chunk in chunks:
-                errors.setdefault(name, {}).update(_tensor_errors(model, inputs, reference, target, list(chunk), threads))
+                errors.setdefault(name, {}).update(
+                    _tensor_errors(model, inputs, reference, target, list(chunk), threads)
+                )
         except ParityError as error:
             skipped.append(_unpredicted(name, error))
     if "f32" in errors:

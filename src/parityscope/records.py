@@ -6,10 +6,12 @@ Arrays are never held here; a `Trace` (trace.py) holds those.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = [
     "Budget",
@@ -311,4 +313,3 @@ class Diagnosis:
     refuted: tuple[Evidence, ...] = ()
     skipped: tuple[Skip, ...] = ()
     unexplained: float | None = None
-

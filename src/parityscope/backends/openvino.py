@@ -18,8 +18,6 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from parityscope.backends import Backend, Capture, Probe, Session
 from parityscope.case.graph import sites
 from parityscope.errors import ParityError
@@ -27,6 +25,8 @@ from parityscope.records import ExecutedGraph, ExecutedLayer, Skip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    import numpy as np
 
     from parityscope.case import Model, Sample
     from parityscope.records import Target

@@ -72,9 +72,7 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     def run_sample(sample: Sample) -> Mapping[str, np.ndarray]:
         return run(sample.arrays)
 
-    yield Session(
-        run=run_sample, disturbs="outputs marked" if capture.tensors else "none", environment=environment
-    )
+    yield Session(run=run_sample, disturbs="outputs marked" if capture.tensors else "none", environment=environment)
 
 
 def _providers(target: Target) -> tuple[list[Any], dict[str, str]]:

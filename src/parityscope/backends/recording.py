@@ -35,7 +35,17 @@ if TYPE_CHECKING:
     from parityscope.case import Inputs, Model, Sample
     from parityscope.trace import StoredTensor
 
-__all__ = ["Progress", "Request", "model_of", "observable", "open_target", "plan_chunks", "record", "silent", "tensor_shapes"]
+__all__ = [
+    "Progress",
+    "Request",
+    "model_of",
+    "observable",
+    "open_target",
+    "plan_chunks",
+    "record",
+    "silent",
+    "tensor_shapes",
+]
 
 Progress = Callable[[str, int, int], None]  # (what is done, step, steps)
 

@@ -91,9 +91,7 @@ def _simulation(model: Model, target: Target) -> Simulation:
         bounded = target.option("range", "format")
         if bounded not in {"format", "unbounded"}:
             raise ParityError(f"range={bounded!r} is not known", fix="use range=format|unbounded")
-        return simulate(
-            model.graph(), target.precision, overflow=_OVERFLOW[overflow], bounded=bounded == "format"
-        )
+        return simulate(model.graph(), target.precision, overflow=_OVERFLOW[overflow], bounded=bounded == "format")
     if "overflow" in dict(target.options):
         raise ParityError("a model that runs as it is typed rounds no weights", fix="leave overflow= out, or add :f16")
     return detype(model.graph())

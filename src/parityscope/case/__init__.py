@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from parityscope.case.inputs import Inputs, Sample, load_inputs
 from parityscope.case.model import Model, load_model
-from parityscope.records import Policy
+
+if TYPE_CHECKING:
+    from parityscope.records import Policy
 
 __all__ = ["Case", "Inputs", "Model", "Sample", "load_inputs", "load_model"]
 

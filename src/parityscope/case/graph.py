@@ -137,7 +137,9 @@ def sever(model: ir.Model, observed: Mapping[str, tuple[str, int]]) -> Severed:
     order = {id(node): index for index, node in enumerate(_computing(model))}
     for name, (dtype, rank) in observed.items():
         value = known[name]
-        severed = ir.Input(name + SEVERED_SUFFIX, shape=ir.Shape([None] * rank), type=ir.TensorType(_data_type(dtype)))
+        severed = ir.Value(
+            name=name + SEVERED_SUFFIX, shape=ir.Shape([None] * rank), type=ir.TensorType(_data_type(dtype))
+        )
         # Only uses by nodes are rerouted: as a graph output the value stays what the reference computes.
         for user, index in list(value.uses()):
             user.replace_input_with(index, severed)
@@ -189,7 +191,7 @@ def inject(model: ir.Model, tensors: Mapping[str, tuple[str, int]]) -> dict[str,
     inputs = {}
     for name, (dtype, _) in tensors.items():
         value = known[name]
-        delta = ir.Input(name + DELTA_SUFFIX, shape=None, type=ir.TensorType(_data_type(dtype)))
+        delta = ir.Value(name=name + DELTA_SUFFIX, shape=None, type=ir.TensorType(_data_type(dtype)))
         changed = ir.Value(name=name, type=value.type, shape=value.shape)
         value.name = name + _CLEAN_SUFFIX
         users = list(value.uses())

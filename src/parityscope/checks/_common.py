@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from parityscope.checks import Scene
     from parityscope.records import Suspect
 
-__all__ = ["Constant", "EXPLAINED", "constants_of", "explained_share", "leading", "number", "percent"]
+__all__ = ["EXPLAINED", "Constant", "constants_of", "explained_share", "leading", "number", "percent"]
 
 # A hypothesis that leaves less than a tenth of the introduced error (in squares) is taken to explain it: the bound of
 # the residual regression for outputs that are rounded once more after the operator.

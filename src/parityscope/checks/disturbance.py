@@ -102,8 +102,6 @@ CHECK = Check(
     code=_CODE,
     title="Looking at intermediate tensors changes the candidate's answer",
     propose=_propose,
-    holds=(
-        Example(model=_CONV, inputs={"x": _X}, candidate="openvino:bf16?observe=all", constants=_CONSTANTS),
-    ),
+    holds=(Example(model=_CONV, inputs={"x": _X}, candidate="openvino:bf16?observe=all", constants=_CONSTANTS),),
     holds_not=(Example(model=_CONV, inputs={"x": _X}, candidate="sim:bf16", constants=_CONSTANTS),),
 )

@@ -53,7 +53,9 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
 
     def test() -> Result:
         if not born:
-            because = f"{len(lost)} tensors hold NaN or Inf that the reference has not, and none is born where we could see"
+            because = (
+                f"{len(lost)} tensors hold NaN or Inf that the reference has not, and none is born where we could see"
+            )
             evidence = Evidence(experiment=experiment, outcome="refutes", before=len(lost), after=0.0, because=because)
             return Result(evidence=evidence)
         first = born[0]

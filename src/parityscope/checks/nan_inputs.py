@@ -73,7 +73,5 @@ CHECK = Check(
     title="Some samples hold NaN and were not judged",
     propose=_propose,
     holds=(Example(model=_MODEL, inputs={"x": _ONE_BAD}, candidate="ort?optimization=disabled"),),
-    holds_not=(
-        Example(model=_MODEL, inputs={"x": np.nan_to_num(_ONE_BAD)}, candidate="ort?optimization=disabled"),
-    ),
+    holds_not=(Example(model=_MODEL, inputs={"x": np.nan_to_num(_ONE_BAD)}, candidate="ort?optimization=disabled"),),
 )

@@ -73,7 +73,9 @@ def _proposal(scene: Scene, lab: Lab, suspect: Suspect, constant: Constant) -> P
     )
 
     def test() -> Result:
-        share = explained_share(lab.candidate(tensor), lab.replay(tensor, {}), lab.replay(tensor, {constant.name: rounded}))
+        share = explained_share(
+            lab.candidate(tensor), lab.replay(tensor, {}), lab.replay(tensor, {constant.name: rounded})
+        )
         supported = share >= EXPLAINED
         evidence = Evidence(
             experiment=experiment,

@@ -22,21 +22,18 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _run(words: list[str]) -> int:
-    import click
+    import typer
 
     from parityscope.cli._app import command
 
     try:
-        status = command().main(args=words, prog_name="parityscope", standalone_mode=False)
+        status = command()(args=words, prog_name="parityscope", standalone_mode=False)
     except ParityError as error:
         print(f"parityscope: {error}", file=sys.stderr)
         return Exit.UNUSABLE
-    except click.ClickException as error:
-        error.show()
-        return Exit.UNUSABLE
-    except click.exceptions.Exit as error:
+    except typer.Exit as error:
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         print("parityscope: interrupted; no study was written", file=sys.stderr)
         return Exit.INTERRUPTED
     except BrokenPipeError:
@@ -45,8 +42,24 @@ def _run(words: list[str]) -> int:
         print(f"parityscope: {error.strerror or error}\n  where: {error.filename or ''}", file=sys.stderr)
         print("  fix:   check free disk space and permissions", file=sys.stderr)
         return Exit.UNUSABLE
-    except Exception:  # noqa: BLE001 - the outer edge: whatever is left is our bug and says so
-        traceback.print_exc()
-        print("parityscope: this is a bug of Parityscope; please report it with the lines above", file=sys.stderr)
-        return Exit.BUG
+    except Exception as error:  # noqa: BLE001 - the outer edge: what is left is a usage error or our bug
+        return _usage(error) or _bug()
     return status if isinstance(status, int) else Exit.WITHIN
+
+
+def _usage(error: Exception) -> int:
+    """Shows an error of the command line itself; 0 when it is something else.
+
+    typer carries a copy of click, whose exceptions have no public name but can show themselves.
+    """
+    show = getattr(error, "show", None)
+    if show is None or not hasattr(error, "format_message"):
+        return 0
+    show()
+    return Exit.UNUSABLE
+
+
+def _bug() -> int:
+    traceback.print_exc()
+    print("parityscope: this is a bug of Parityscope; please report it with the lines above", file=sys.stderr)
+    return Exit.BUG

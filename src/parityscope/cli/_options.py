@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import tempfile
 from datetime import UTC, datetime
@@ -99,9 +100,9 @@ def budgets_of(items: list[str] | None) -> tuple[Budget, ...]:
             limit = float(value)
         except ValueError:
             limit = float("nan")
-        if not (equals and metric) or limit != limit:
+        if not (equals and metric) or math.isnan(limit):
             raise ParityError(f"--budget {item!r} is not METRIC=VALUE", fix="write --budget rel_l2=1e-3")
-        known = {*metrics(), *_EXTRA_METRICS}
+        known = {*(one.name for one in metrics()), *_EXTRA_METRICS}
         if metric not in known:
             raise ParityError(f"there is no metric {metric!r}", fix=f"use one of: {', '.join(sorted(known))}")
         found.append(Budget(output=output, metric=metric, limit=limit, reason="given with --budget"))
@@ -110,9 +111,11 @@ def budgets_of(items: list[str] | None) -> tuple[Budget, ...]:
 
 # Numbers that metric files give beside the one they are called after.
 _EXTRA_METRICS = frozenset(
-    "rel_l2_finite max_abs_finite mean_abs max_rel_rms p50_abs p90_abs p99_abs p999_abs outlier_share outlier_energy "
-    "norm_ratio snr_db ulp_mean ulp_max worst_channel_ratio top1_agreement top5_agreement kl_mean kl_max "
-    "mismatch_share".split()
+    (
+        "rel_l2_finite max_abs_finite mean_abs max_rel_rms p50_abs p90_abs p99_abs p999_abs outlier_share outlier_energy"
+        " norm_ratio snr_db ulp_mean ulp_max worst_channel_ratio top1_agreement top5_agreement kl_mean kl_max"
+        " mismatch_share"
+    ).split()
 )
 
 

@@ -1,4 +1,4 @@
-"""`parityscope explain`: the page of a check or a metric."""
+"""`parityscope explain`: the page of a check."""
 
 from __future__ import annotations
 

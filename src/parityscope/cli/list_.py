@@ -46,7 +46,7 @@ def _checks() -> dict[str, str]:
 def _metrics() -> dict[str, str]:
     from parityscope.comparison import metrics
 
-    return {name: f"{found.unit}; {found.better} is better" for name, found in metrics().items()}
+    return {found.name: f"{found.unit}; {found.better} is better" for found in metrics()}
 
 
 def _repairs() -> dict[str, str]:

@@ -67,9 +67,7 @@ def command(
 
         def work(folder: Path) -> dict[str, Any]:
             folder.mkdir(parents=True, exist_ok=True)
-            return examine(
-                case, ours, theirs, folder=folder, settings=settings, progress=o.progress_for(quiet=quiet)
-            )
+            return examine(case, ours, theirs, folder=folder, settings=settings, progress=o.progress_for(quiet=quiet))
 
         return finish(
             o.folder_for(model, study), format_name, work, keep_tensors=keep_tensors, redact=redact, quiet=quiet

@@ -73,7 +73,7 @@ def _subtract(candidate: np.ndarray, reference: np.ndarray, error: np.ndarray) -
 
 
 @_compiled()
-def _split(  # noqa: PLR0917 (numba has no keyword-only arguments)
+def _split(
     reference: np.ndarray,
     candidate: np.ndarray,
     replayed: np.ndarray,
@@ -264,7 +264,7 @@ def _scattered(error: float, reference: float, channel: int, squares: np.ndarray
 
 
 @_compiled(outer=True)
-def measure_block(  # noqa: PLR0917 (numba has no keyword-only arguments)
+def measure_block(
     reference: np.ndarray,
     candidate: np.ndarray,
     reference_keys: np.ndarray,
@@ -389,7 +389,7 @@ def _replay_sums(introduced: np.ndarray, inherited: np.ndarray, reference: np.nd
 
 
 @_compiled(outer=True)
-def replay_block(  # noqa: PLR0917 (numba has no keyword-only arguments)
+def replay_block(
     reference: np.ndarray,
     candidate: np.ndarray,
     replayed: np.ndarray,

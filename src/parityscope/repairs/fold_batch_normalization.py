@@ -51,7 +51,9 @@ def _apply(model: ir.Model, finding: Finding) -> str | None:
     for index, node in enumerate(computing):
         if node.op_type == "BatchNormalization" and node_name(node, index) == wanted:
             affine = _affine(node)
-            return None if affine is None else _into_convolution(model, node, affine) or _as_mul_add(model, node, affine)
+            return (
+                None if affine is None else _into_convolution(model, node, affine) or _as_mul_add(model, node, affine)
+            )
     return None
 
 

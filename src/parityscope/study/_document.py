@@ -102,7 +102,7 @@ def document(parts: Parts) -> dict[str, Any]:
 
 
 def _headline(parts: Parts) -> str:
-    worst = max(parts.outputs, key=lambda pair: _size(pair))
+    worst = max(parts.outputs, key=_size)
     size = _words(worst)
     cause = next((one for one in parts.diagnosis.findings if one.role == "cause"), None)
     if parts.verdict == "within":
@@ -143,7 +143,9 @@ def _side(target: Target, environment: Mapping[str, str], seconds: float) -> dic
         "backend": target.backend,
         "precision": target.precision,
         "executed": "",
-        "version": environment.get({"ort": "onnxruntime", "sim": "onnxruntime"}.get(target.backend, target.backend), ""),
+        "version": environment.get(
+            {"ort": "onnxruntime", "sim": "onnxruntime"}.get(target.backend, target.backend), ""
+        ),
         "seconds": seconds,
         "environment": dict(environment),
     }

@@ -8,12 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from parityscope.arithmetic import FORMATS
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.recording import Progress, model_of, silent
-from parityscope.backends.targets import format_target
 from parityscope.case.graph import SEVERED_SUFFIX, constant_value, sever, sites, subgraph
 from parityscope.checks import Lab, Scene
 from parityscope.diagnosis import diagnose_scene
@@ -30,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
     from typing import Any
+
+    import numpy as np
 
     from parityscope.case import Case
     from parityscope.records import Pair, Target, Verdict
@@ -281,7 +280,10 @@ def _replace_constants(model: Any, constants: Mapping[str, np.ndarray]) -> None:
         if value.name in constants and constant_value(value) is not None:
             tensor = ir.tensor(constants[value.name], name=value.name)
             made = ir.Value(
-                name=f"{value.name}::changed", type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor
+                name=f"{value.name}::changed",
+                type=ir.TensorType(tensor.dtype),
+                shape=ir.Shape(constants[value.name].shape),
+                const_value=tensor,
             )
             model.graph.register_initializer(made)
             for user, index in list(value.uses()):

@@ -8,7 +8,6 @@ import math
 import os
 import shutil
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
 __all__ = ["Study", "load_study", "prepare_folder", "strict"]
 
@@ -32,7 +32,7 @@ class Study:
 
     @property
     def verdict(self) -> str:
-        """ "within", "beyond" or "incomplete"."""
+        """One of "within", "beyond" and "incomplete"."""
         return str(self.document["verdict"])
 
 
@@ -86,7 +86,7 @@ def load_study(folder: Path) -> Study:
     return Study(document=document, folder=path.parent)
 
 
-def strict(value: Any) -> Any:  # noqa: ANN401 - any JSON-like value
+def strict(value: Any) -> Any:
     """`value` as strict JSON data: non-finite numbers become strings, tuples lists, numpy scalars numbers."""
     if isinstance(value, dict) or hasattr(value, "items"):
         return {str(key): strict(held) for key, held in value.items()}

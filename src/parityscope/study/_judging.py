@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from parityscope.comparison import Statistics
-    from parityscope.prediction import Expectation
     from parityscope.records import Grade, Policy, Verdict
 
 __all__ = ["judge", "pair_of", "reason_for"]
@@ -82,7 +81,9 @@ def reason_for(pair: Pair, policy: Policy) -> str:
     """Why the verdict on an output is what it is, in one sentence."""
     budgets = [one for one in policy.budgets if one.output in {"", pair.site.tensor}]
     if budgets:
-        return "; ".join(f"{one.metric} {pair.value(one.metric):.3g} against {one.limit:g} ({one.reason})" for one in budgets)
+        return "; ".join(
+            f"{one.metric} {pair.value(one.metric):.3g} against {one.limit:g} ({one.reason})" for one in budgets
+        )
     if pair.nonfinite_candidate or pair.nonfinite_reference:
         return f"{pair.nonfinite_candidate} elements are NaN or Inf only in the candidate, or differently there"
     measured = pair.value("rel_l2" if "rel_l2" in pair.measurements else "mismatch_share")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from parityscope.backends import backend
@@ -55,9 +55,64 @@ def examine_layers(
     """Captures, compares and localizes on `samples`; None when the candidate shows no intermediate tensors."""
     if not backend(candidate.backend).observes:
         return None
+    plan = _Plan(case=case, reference=reference, pairing=pairing, samples=tuple(samples), memory=memory, inject=inject)
     mine = observable(case.model)
     known = set(observable(model_of(case.model, candidate)))
     wanted = [pairing[name] for name in mine if name in pairing and pairing[name] in known]
+    found = _captured(plan, candidate, wanted, folder / "layers", progress)
+    if found is None or not inject:
+        return found
+    return _refined(plan, candidate, found, known, folder / "refined", progress) or found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """What stays the same when layers are captured again."""
+
+    case: Case
+    reference: Target
+    pairing: Mapping[str, str]
+    samples: tuple[int, ...]
+    memory: int
+    inject: bool
+
+
+def _refined(
+    plan: _Plan, candidate: Target, found: Layers, known: set[str], folder: Path, progress: Progress
+) -> Layers | None:
+    """Looks inside the leading suspect's fused region: the same borders, and the tensors between its nodes.
+
+    None when the suspect is one node already, when the backend always shows everything, or when looking inside
+    changes the outputs by as much as half of what the suspect explains: then it would be another program's error.
+    """
+    suspects = found.localization.suspects
+    if not suspects or len(suspects[0].region) < 2 or "observe" not in backend(candidate.backend).options:
+        return None
+    members = set(suspects[0].region)
+    inside = [name for name, site in sites(plan.case.model.graph()).items() if site.node in members]
+    seen = set(found.candidate.names)
+    wanted = [plan.pairing[name] for name in inside if plan.pairing.get(name) in known]
+    if not set(wanted) - seen:
+        return None
+    options = tuple(sorted({**dict(candidate.options), "observe": "all"}.items()))
+    again = _captured(
+        plan,
+        replace(candidate, options=options),
+        [name for name in found.candidate.names if name in known] + [name for name in wanted if name not in seen],
+        folder,
+        progress,
+    )
+    size = suspects[0].injected
+    if again is None or size is None or again.localization.disturbance > size / 2:
+        return None
+    method = f"{again.localization.method}, the leading region observed inside"
+    skipped = tuple(skip for skip in found.skipped if skip.what.removeprefix("tensor ") not in again.candidate.names)
+    return replace(again, localization=replace(again.localization, method=method), skipped=(*skipped, *again.skipped))
+
+
+def _captured(plan: _Plan, candidate: Target, wanted: Sequence[str], folder: Path, progress: Progress) -> Layers | None:
+    """Both sides' tensors, their statistics and the localization; None when the candidate shows no tensor."""
+    case, pairing, samples, memory = plan.case, plan.pairing, plan.samples, plan.memory
     theirs = record(
         case.model,
         case.inputs,
@@ -66,19 +121,19 @@ def examine_layers(
         progress,
     )
     held = set(theirs.names)
-    shown = [name for name in mine if pairing.get(name) in held]
+    shown = [name for name in observable(case.model) if pairing.get(name) in held]
     if not shown:
         return None
     ours = record(
         case.model,
         case.inputs,
-        reference,
+        plan.reference,
         Request(samples=tuple(samples), tensors=tuple(shown), folder=folder, memory=memory, label="reference"),
         progress,
     )
     options = Options(memory=memory, threads=1)
     found = localize(case.model, case.inputs, ours, theirs, pairing, options, progress)
-    if inject and found.suspects:
+    if plan.inject and found.suspects:
         found = injection(case.model, case.inputs, ours, theirs, pairing, found, samples[0], options, progress)
     statistics, problems = _compare(case, ours, theirs, pairing, progress)
     return Layers(

@@ -6,8 +6,6 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from parityscope.backends import Capture
 from parityscope.backends.recording import open_target
 from parityscope.comparison import can_be_scores, channel_axis, measure_pair
@@ -17,6 +15,8 @@ from parityscope.records import Skip
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import numpy as np
 
     from parityscope.backends.recording import Progress
     from parityscope.case import Case

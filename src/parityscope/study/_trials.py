@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from parityscope.backends.recording import Progress
     from parityscope.case import Case
-    from parityscope.records import Diagnosis, Finding, OfferedRepair, Pair, Target
+    from parityscope.records import Diagnosis, Finding, OfferedRepair, Pair, Target, Verdict
 
 __all__ = ["REPAIRED", "try_repairs"]
 
@@ -82,12 +82,12 @@ def _tried(
         return offer
     before = max((pair.value("rel_l2") for pair in outputs), default=math.nan)
     after = max((found.rel_l2 for found in run.statistics.values()), default=math.nan)
-    verdicts = set()
+    verdicts: set[Verdict] = set()
     for pair in outputs:
         statistics = run.statistics.get(pair.site.tensor)
         if statistics is not None:
             again = pair_of(pair.site, statistics, candidate_name="", how="name", expected=pair.expected)
             verdicts.add(judge(again, statistics, case.policy))
-    verdict = "beyond" if "beyond" in verdicts else "incomplete" if "incomplete" in verdicts else "within"
+    verdict: Verdict = "beyond" if "beyond" in verdicts else "incomplete" if "incomplete" in verdicts else "within"
     trial = Trial(before=before, after=after, verdict=verdict, note=f"{note}; the copy is {REPAIRED} in the study")
     return replace(offer, trial=trial)
