@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -96,7 +97,6 @@ def test_a_recording_keeps_the_contract(model: Model, tmp_path: Path) -> None:
 def test_a_broken_promise_is_named(
     model: Model, change: Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]], sentence: str
 ) -> None:
-    import contextlib
 
     real = backend("ort")
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from parityscope.records import Localization
 
 # FP32 evaluations of one operator differ by the order of their sums: sqrt(K) * 2^-24 for K terms that round
-# independently, and K is at most 5,000 in the recogniser, 4e-6. Cancellation against large terms is left another 4.
-FLOOR = 4 * 5000**0.5 * 2.0**-24
+# independently, and K is at most 5,000 in the recogniser.
+FLOOR = 5000**0.5 * 2.0**-24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,7 +63,8 @@ def _finding(scene: Scene, evidence: Evidence) -> Finding:
         claim=f"{requested} was asked for and {executed} is executed: {evidence.because}.",
         confidence=1.0,
         confidence_from="the engine's own description",
-        share=None,
+        # An error of the executed precision's size is all explained by its having been executed.
+        share=1.0 if any(pair.grade == executed for pair in scene.outputs) else None,
         evidence=(evidence,),
         repairs=(
             OfferedRepair(

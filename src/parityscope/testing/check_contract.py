@@ -1,0 +1,102 @@
+"""The contract of checks, for those who write them: every example must, or must not, be found.
+
+`findings_of(example, folder)` runs the whole chain on an example and gives its findings; `check_examples(check, folder)`
+raises AssertionError with a sentence when an example of the check is judged wrongly.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.recording import observable
+from parityscope.backends.targets import parse_target
+from parityscope.case import Case, load_inputs, load_model
+from parityscope.case.formats.npz import write_npz
+from parityscope.case.graph import inject
+from parityscope.records import Policy
+from parityscope.study import examine
+
+if TYPE_CHECKING:
+    from parityscope.checks import Check, Example
+
+__all__ = ["check_examples", "findings_of"]
+
+
+def check_examples(check: Check, folder: Path) -> None:
+    """Runs every example of `check`, each in a folder of its own below `folder`.
+
+    Raises:
+        AssertionError: a finding that must be there is not, one that must not be is, or it names another tensor.
+    """
+    for number, example in enumerate(check.holds):
+        found = [one for one in findings_of(example, folder / f"holds-{number}") if one["code"] == check.code]
+        if not found:
+            raise AssertionError(f"{check.code}: example {number} of holds is not found")
+        sites = [one["site"]["tensor"] for one in found if one["site"]]
+        if example.site and example.site not in sites:
+            raise AssertionError(f"{check.code}: example {number} of holds names {sites}, not {example.site}")
+    for number, example in enumerate(check.holds_not):
+        found = [one for one in findings_of(example, folder / f"not-{number}") if one["code"] == check.code]
+        if found:
+            raise AssertionError(f"{check.code}: example {number} of holds_not is found: {found[0]['claim']}")
+
+
+def findings_of(example: Example, folder: Path) -> list[dict[str, Any]]:
+    """The findings of the whole chain on one example."""
+    folder.mkdir(parents=True)
+    model = load_model(_write_model(example, folder))
+    inputs = folder / "inputs.npz"
+    if example.inputs is not None:
+        write_npz(inputs, example.inputs)
+    rows = {len(array) for array in (example.inputs or {}).values() if array.ndim}
+    stacked = example.inputs is not None and any(dim is None or isinstance(dim, str) for dim in _batch(model.inputs))
+    data = load_inputs(
+        model,
+        inputs if example.inputs is not None else None,
+        spool=folder / "spool",
+        stacked=stacked and len(rows) == 1,
+    )
+    candidate = example.candidate
+    if example.fault is not None:
+        candidate = f"saved?path={_record_fault(example, model, folder)}"
+    target = parse_target(candidate)
+    policy = Policy(declared=example.declared or target.precision or "f32")
+    case = Case(name="example", model=model, inputs=data, policy=policy)
+    return list(examine(case, parse_target("ort"), target, folder=folder / "tensors")["findings"])
+
+
+def _batch(values: Any) -> list[Any]:
+    return [value.shape[0] for value in values if value.shape]
+
+
+def _write_model(example: Example, folder: Path) -> Path:
+    import onnx
+
+    model = onnx.parser.parse_model(example.model)
+    for name, array in example.constants.items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array), name))
+    path = folder / "model.onnx"
+    onnx.save(model, path)
+    return path
+
+
+def _record_fault(example: Example, model: Any, folder: Path) -> Path:
+    """What the reference gives when the fault is planted: the tensor changed, and everything behind it computed on."""
+    if example.fault is None or example.inputs is None:
+        raise ValueError("an example with a fault needs inputs")
+    tensor, change = example.fault
+    names = [*(value.name for value in model.outputs), *observable(model)]
+    clean = open_session(model.graph(), outputs=names)(example.inputs)
+    graph = model.graph()
+    delta = inject(graph, {tensor: (clean[tensor].dtype.name, clean[tensor].ndim)})[tensor]
+    faulty = change(clean[tensor])
+    run = open_session(graph, outputs=names)
+    recorded = dict(run({**example.inputs, delta: faulty - clean[tensor]}))
+    recorded[tensor] = faulty
+    path = folder / "recorded.npz"
+    write_npz(path, recorded)
+    return path

@@ -1,0 +1,113 @@
+"""Every check against its own examples, and the pages that its documentation promises."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from parityscope.checks import check_page, checks
+from parityscope.checks._common import explained_share
+from parityscope.checks.pattern import find_part
+from parityscope.records import ExecutedGraph, ExecutedLayer
+from parityscope.testing.check_contract import check_examples
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PARTS = ("What goes wrong:", "How it shows:", "How we test for it:", "What it is confused with:", "How to repair:", "Sources:")
+
+
+@pytest.mark.parametrize("code", sorted(checks()))
+def test_examples_are_judged_right(code: str, tmp_path: Path) -> None:
+    check_examples(checks()[code], tmp_path)
+
+
+@pytest.mark.parametrize("code", sorted(checks()))
+def test_a_check_has_its_page_and_examples(code: str) -> None:
+    page = check_page(code)
+    assert [part for part in PARTS if part not in page] == []
+    assert checks()[code].holds_not
+    assert checks()[code].holds or code == "CST001"
+
+
+def test_a_wish_that_was_not_honoured_is_found() -> None:
+    from parityscope.checks.precision_not_honoured import CHECK
+
+    layer = ExecutedLayer(name="a", layer_type="MatMul", nodes=("a",), precision="bf16")
+    scene = _scene(ExecutedGraph(layers=(layer,), requested="f16", executed="bf16"))
+    (proposal,) = CHECK.propose(scene)
+    found = proposal.test().finding
+    assert found is not None
+    assert found.role == "cause"
+    assert found.details == {"requested": "f16", "executed": "bf16"}
+    assert list(CHECK.propose(replace(scene, executed_graph=ExecutedGraph(layers=(), requested="f16", executed="f16")))) == []
+
+
+def _scene(executed: ExecutedGraph):  # noqa: ANN202 - a test's own helper
+    from types import SimpleNamespace
+
+    from parityscope.arithmetic import FORMATS
+    from parityscope.checks import Scene
+    from parityscope.records import Target
+
+    nothing = SimpleNamespace()
+    return Scene(
+        model=nothing,
+        graph=nothing,
+        places={},
+        inputs=nothing,
+        candidate=Target(backend="openvino", precision="f16"),
+        declared="f16",
+        executed="bf16",
+        storage=FORMATS["bf16"],
+        verdict="beyond",
+        outputs=(),
+        executed_graph=executed,
+    )
+
+
+def test_one_outlier_in_millions_is_named() -> None:
+    # The founding case: one element of a (1, 577, 4096) tensor is off by 251.31, the others are right.
+    error = np.zeros((1, 577, 4096))
+    error[0, 77, 2526] = 251.31
+    part = find_part(error, np.random.default_rng(0).normal(size=error.shape))
+    assert part is not None
+    assert part.words == "in one element, [0, 77, 2526] of 2,363,392"
+    assert part.energy == 1.0
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ((slice(None), 5), "in channel 5 of 16"),
+        ((slice(3, None),), "from batch index 3 on, of 4"),
+        ((..., slice(0, 1), slice(None)), "index of axis 2 0 of 32"),
+    ],
+)
+def test_parts_are_named(where: tuple[object, ...], words: str) -> None:
+    generator = np.random.default_rng(1)
+    error = np.zeros((4, 16, 32, 32))
+    error[where] = generator.normal(size=error[where].shape)
+    part = find_part(error, generator.normal(size=error.shape))
+    assert part is not None
+    assert words in part.words or (words.startswith("from batch") and "batch index 3" in part.words)
+
+
+def test_rounding_has_no_part() -> None:
+    values = np.random.default_rng(2).normal(size=(2, 8, 16, 16))
+    error = values.astype(np.float16).astype(np.float64) - values
+    assert find_part(error, values) is None
+
+
+def test_explained_share() -> None:
+    f, c = np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 4.0])
+    assert explained_share(c, f, c) == 1.0
+    assert explained_share(c, f, f) == 0.0
+    # The hypothesis overshoots by as much as the error itself: 1 - 1/1.
+    assert explained_share(c, f, np.array([1.0, 2.0, 5.0])) == 0.0
+    assert explained_share(np.array([np.inf, 2.0]), np.array([1.0, 2.0]), np.array([np.inf, 2.0])) == 1.0
+    assert explained_share(np.array([np.inf, 2.0]), np.array([1.0, 2.0]), np.array([np.inf, np.nan])) == 0.5
+    assert np.isnan(explained_share(f, f, f))
