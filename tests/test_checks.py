@@ -17,7 +17,14 @@ from parityscope.testing.check_contract import check_examples
 if TYPE_CHECKING:
     from pathlib import Path
 
-PARTS = ("What goes wrong:", "How it shows:", "How we test for it:", "What it is confused with:", "How to repair:", "Sources:")
+PARTS = (
+    "What goes wrong:",
+    "How it shows:",
+    "How we test for it:",
+    "What it is confused with:",
+    "How to repair:",
+    "Sources:",
+)
 
 
 @pytest.mark.parametrize("code", sorted(checks()))
@@ -43,7 +50,10 @@ def test_a_wish_that_was_not_honoured_is_found() -> None:
     assert found is not None
     assert found.role == "cause"
     assert found.details == {"requested": "f16", "executed": "bf16"}
-    assert list(CHECK.propose(replace(scene, executed_graph=ExecutedGraph(layers=(), requested="f16", executed="f16")))) == []
+    assert (
+        list(CHECK.propose(replace(scene, executed_graph=ExecutedGraph(layers=(), requested="f16", executed="f16"))))
+        == []
+    )
 
 
 def _scene(executed: ExecutedGraph):  # noqa: ANN202 - a test's own helper

@@ -1,3 +1,130 @@
-"""Parityscope tells why a deployed network disagrees with the original, where it starts, and how to repair it."""
+"""Parityscope tells why a deployed network disagrees with the original, where it starts, and how to repair it.
 
+Data flows one way through these modules, first to last:
+
+* `records`      : the core types;
+* `trace`        : tensors of one run, lazy, on disk;
+* `case`         : model + inputs + policy, the only place that reads ONNX graphs;
+* `arithmetic`   : number formats, rounding, simulation graphs;
+* `comparison`   : (reference, candidate) -> measurements;
+* `backends`     : (case, target) -> trace, the only code that runs models;
+* `pairing`      : which tensor of another graph is which;
+* `prediction`   : expected error per format, noise floor, grades;
+* `localization` : introduced and inherited error;
+* `checks`       : one hypothesis a file, as experiments;
+* `diagnosis`    : chooses, runs and ranks them;
+* `repairs`      : finding -> patch on a copy;
+* `study`        : the chain as one record on disk;
+* `report`, `cli`: how it is shown.
+
+The verbs of the command line are functions here: `diagnose`, `compare`, `localize`; `load_study` reads one again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from parityscope.errors import ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from parityscope.study import Study
+
+__all__ = ["ParityError", "compare", "diagnose", "load_study", "localize"]
 __version__ = "0.1.0"
+
+
+def diagnose(
+    model: str | Path,
+    *,
+    candidate: str,
+    inputs: str | Path | None = None,
+    reference: str = "ort",
+    declared: str = "",
+    mapping: Mapping[str, str] | None = None,
+    memory: int = 512 << 20,
+) -> Study:
+    """The whole chain: compare, localize, test causes, try repairs. Targets and `inputs` as on the command line.
+
+    `memory` is in bytes; `declared` is f32, tf32, f16 or bf16 (by default what the candidate's target says).
+
+    Raises:
+        ParityError: bad input, a missing runtime, or a side that cannot run.
+    """
+    return _study(model, candidate, inputs, reference, declared, mapping, memory, layers=True, causes=True)
+
+
+def compare(
+    model: str | Path,
+    *,
+    candidate: str,
+    inputs: str | Path | None = None,
+    reference: str = "ort",
+    declared: str = "",
+    mapping: Mapping[str, str] | None = None,
+    memory: int = 512 << 20,
+    all_tensors: bool = False,
+) -> Study:
+    """The outputs of two targets side by side (every tensor with `all_tensors`); arguments as of `diagnose`."""
+    return _study(model, candidate, inputs, reference, declared, mapping, memory, layers=all_tensors, causes=False)
+
+
+def localize(
+    model: str | Path,
+    *,
+    candidate: str,
+    inputs: str | Path | None = None,
+    reference: str = "ort",
+    declared: str = "",
+    mapping: Mapping[str, str] | None = None,
+    memory: int = 512 << 20,
+) -> Study:
+    """Introduced and inherited error of every layer or region; arguments as of `diagnose`."""
+    return _study(model, candidate, inputs, reference, declared, mapping, memory, layers=True, causes=False)
+
+
+def load_study(folder: str | Path) -> Study:
+    """Reads a study again.
+
+    Raises:
+        ParityError: there is none, or another version wrote it.
+    """
+    from pathlib import Path
+
+    from parityscope import study
+
+    return study.load_study(Path(folder))
+
+
+def _study(
+    model: str | Path,
+    candidate: str,
+    inputs: str | Path | None,
+    reference: str,
+    declared: str,
+    mapping: Mapping[str, str] | None,
+    memory: int,
+    *,
+    layers: bool,
+    causes: bool,
+) -> Study:
+    import tempfile
+    from pathlib import Path
+
+    from parityscope import study
+    from parityscope.backends.targets import parse_target
+    from parityscope.case import Case, declared_policy, load_inputs, load_model
+
+    target = parse_target(candidate)
+    with tempfile.TemporaryDirectory(prefix="parityscope-") as scratch:
+        loaded = load_model(model)
+        data = load_inputs(loaded, inputs, spool=Path(scratch, "spool"))
+        case = Case(name=loaded.path.stem, model=loaded, inputs=data, policy=declared_policy(declared, target))
+        settings = study.Settings(layers=layers, causes=causes, memory=memory, mapping=mapping)
+        folder = Path(scratch, "tensors")
+        folder.mkdir()
+        return study.Study(
+            document=study.examine(case, parse_target(reference), target, folder=folder, settings=settings)
+        )

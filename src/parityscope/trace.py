@@ -160,7 +160,8 @@ def read_safetensors(path: Path) -> dict[str, StoredTensor]:
             }
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
             raise problem from error
-    if any(tensor.offset < 0 or tensor.offset + tensor.nbytes > size for tensor in found.values()):
+    start = 8 + length
+    if any(tensor.offset < start or tensor.offset + tensor.nbytes > size for tensor in found.values()):
         raise problem
     return found
 

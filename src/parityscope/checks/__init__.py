@@ -43,12 +43,14 @@ class Lab:
 
     `reference` and `candidate` give a tensor's two values. `replay(tensor, constants)` gives f(c_in): what the
     reference arithmetic makes of `tensor` from the candidate's own inputs, with the named constants (initializers
-    or outputs of Constant nodes) replaced first; with none it is the plain severed replay.
+    or outputs of Constant nodes) replaced first; with none it is the plain severed replay. `forward(tensor, constants)`
+    is the reference from its own inputs with only those constants replaced.
     """
 
     reference: Callable[[str], np.ndarray]
     candidate: Callable[[str], np.ndarray]
     replay: Callable[[str, Mapping[str, np.ndarray]], np.ndarray]
+    forward: Callable[[str, Mapping[str, np.ndarray]], np.ndarray]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,15 +45,22 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
     born = [one for one in scene.localization.suspects if one.introduced_nonfinite]
     born.sort(key=lambda one: one.site.index)
     for suspect in {one.site.tensor: one for one in [*born[:4], *leading(scene)]}.values():
-        pair = scene.tensors.get(suspect.site.tensor)
-        if pair is not None and pair.value("reference_max_abs") > scene.storage.largest:
-            yield _proposal(scene, scene.lab, suspect)
+        reached = _largest(scene.lab.reference(suspect.site.tensor))
+        if reached > scene.storage.largest:
+            yield _proposal(scene, scene.lab, suspect, reached)
 
 
-def _proposal(scene: Scene, lab: Lab, suspect: Suspect) -> Proposal:
+def _largest(array: np.ndarray) -> float:
+    """The largest finite magnitude; 0 for anything but floats."""
+    if array.dtype.kind not in "fV":
+        return 0.0
+    values = np.abs(array.astype(np.float64))
+    return float(values[np.isfinite(values)].max(initial=0.0))
+
+
+def _proposal(scene: Scene, lab: Lab, suspect: Suspect, reached: float) -> Proposal:
     largest = scene.storage.largest
     tensor = suspect.site.tensor
-    reached = scene.tensors[tensor].value("reference_max_abs")
     claim = (
         f"{suspect.site.op_type} {suspect.site.node} reaches {number(reached)} at {tensor!r}, beyond "
         f"{scene.storage.title}'s largest finite value {number(largest)}"

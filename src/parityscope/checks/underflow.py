@@ -6,9 +6,9 @@ or a normalization divides by something else. A constant that becomes subnormal 
 
 How it shows: NaN or Inf, or a large error, begins at a Div, Log, Sqrt, Pow or an addition of the constant.
 
-How we test for it: the region is computed again in reference arithmetic on the candidate's own inputs with only this
-constant rounded to the format. That must reproduce what the candidate gives, or (where the constant is added in one
-region and bites in the next) the constant's effect must be what the region introduces.
+How we test for it: the reference runs once more with only this constant rounded to the format. That must reproduce the
+candidate's output error. (Where the constant is added nothing is seen yet; it bites one operator later, on inputs that
+are already wrong, so that no single layer introduces the error.)
 
 What it is confused with: activations beyond range (RNG002).
 
@@ -20,21 +20,21 @@ Sources: IEEE 754-2019, section 7.5 (underflow).
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.arithmetic import round_to
 from parityscope.checks import Check, Example, Proposal, Result
-from parityscope.checks._common import EXPLAINED, constants_of, explained_share, leading, number, percent
-from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
+from parityscope.checks._common import EXPLAINED, constants_of, explained_share, number, percent
+from parityscope.records import Evidence, Experiment, Finding, OfferedRepair, Suspect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from parityscope.checks import Lab, Scene
     from parityscope.checks._common import Constant
-    from parityscope.records import Suspect
 
 __all__ = ["CHECK"]
 
@@ -42,20 +42,35 @@ _CODE = "RNG003"
 
 # Weights have many tiny elements whose loss says nothing; a guard against division by zero is a scalar or a small row.
 _SMALL_CONSTANT = 64
+_ASKED = 16  # chosen: an experiment is a run of the model; those that vanish are asked first
 
 
 def _propose(scene: Scene) -> Iterator[Proposal]:
-    if scene.lab is None:
+    if scene.lab is None or scene.verdict != "beyond":
         return
-    for suspect in leading(scene):
-        for constant in constants_of(scene, suspect):
+    outputs = [
+        pair.site.tensor for pair in scene.outputs if pair.verdict == "beyond" and pair.site.tensor in scene.tensors
+    ]
+    if not outputs:
+        return
+    for tensor, constant in itertools.islice(_small_constants(scene), _ASKED):
+        yield _proposal(scene, scene.lab, outputs[0], tensor, constant)
+
+
+def _small_constants(scene: Scene) -> Iterator[tuple[str, Constant]]:
+    """Constants that lose digits in the format, with the tensor that reads each; those that vanish first."""
+    found = {}
+    for tensor, site in scene.places.items():
+        region = Suspect(site=site, introduced=0.0, inherited=0.0, gain=0.0, region=(site.node,))
+        for constant in constants_of(scene, region):
             size = np.abs(constant.values[constant.values != 0])
             if 0 < constant.values.size <= _SMALL_CONSTANT and size.size and size.min() < scene.storage.smallest_normal:
-                yield _proposal(scene, scene.lab, suspect, constant)
+                found[constant.name] = (float(size.min()), tensor, constant)
+    for _, tensor, constant in sorted(found.values(), key=lambda one: one[0]):
+        yield tensor, constant
 
 
-def _proposal(scene: Scene, lab: Lab, suspect: Suspect, constant: Constant) -> Proposal:
-    tensor = suspect.site.tensor
+def _proposal(scene: Scene, lab: Lab, output: str, tensor: str, constant: Constant) -> Proposal:
     smallest = float(np.abs(constant.values[constant.values != 0]).min())
     rounded = round_to(constant.values.astype(np.float32), scene.storage).astype(constant.dtype)
     fate = "zero" if (rounded[constant.values != 0] == 0).any() else "a subnormal number with fewer digits"
@@ -66,23 +81,24 @@ def _proposal(scene: Scene, lab: Lab, suspect: Suspect, constant: Constant) -> P
     experiment = Experiment(
         check=_CODE,
         claim=claim,
-        change=f"round {constant.name} to {scene.storage.title}; nothing else",
-        measure=f"share of the error introduced at {tensor} that this reproduces",
+        change=f"round {constant.name} to {scene.storage.title} in the reference; nothing else",
+        measure=f"share of the error at output {output} that this reproduces",
         if_true=f"at least {percent(EXPLAINED)}",
         if_false="none of it",
+        cost_s=1.0,
     )
 
     def test() -> Result:
         share = explained_share(
-            lab.candidate(tensor), lab.replay(tensor, {}), lab.replay(tensor, {constant.name: rounded})
+            lab.candidate(output), lab.reference(output), lab.forward(output, {constant.name: rounded})
         )
         supported = share >= EXPLAINED
         evidence = Evidence(
             experiment=experiment,
             outcome="supports" if supported else "refutes",
-            before=suspect.introduced,
+            before=0.0,
             after=share,
-            because=f"with {constant.name} rounded, {percent(share)} of the introduced error is reproduced",
+            because=f"with {constant.name} rounded, {percent(share)} of the output error is reproduced",
         )
         finding = None
         if supported:
@@ -92,9 +108,9 @@ def _proposal(scene: Scene, lab: Lab, suspect: Suspect, constant: Constant) -> P
                 role="cause",
                 claim=f"{claim}.",
                 confidence=min(1.0, share),
-                confidence_from="the share of the introduced error that the experiment reproduced",
-                site=suspect.site,
-                share=suspect.share,
+                confidence_from="the share of the output error that the experiment reproduced",
+                site=scene.places[tensor],
+                share=min(1.0, share),
                 evidence=(evidence,),
                 repairs=(
                     OfferedRepair(

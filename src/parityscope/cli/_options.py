@@ -42,7 +42,6 @@ KeepOption = Annotated[bool, typer.Option("--keep-tensors", help="Keep the captu
 RedactOption = Annotated[bool, typer.Option("--redact", help="Leave paths, host and weights out of the study.")]
 
 _UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
-_DECLARED = ("f32", "tf32", "f16", "bf16")
 
 
 def size_of(text: str) -> int:
@@ -153,11 +152,9 @@ def case_of(
     seed: int = 0,
 ) -> Case:
     """The case that the options describe."""
-    from parityscope.case import Case, load_inputs, load_model
-    from parityscope.records import Policy
+    from parityscope.case import Case, declared_policy, load_inputs, load_model
 
-    if declared and declared not in _DECLARED:
-        raise ParityError(f"--declared {declared!r} is not known", fix=f"use one of: {', '.join(_DECLARED)}")
+    policy = declared_policy(declared, candidate, budgets)
     loaded = load_model(model)
     data = load_inputs(
         loaded,
@@ -169,17 +166,7 @@ def case_of(
         shapes=shapes_of(shapes) or None,
         seed=seed,
     )
-    chosen, why = _declared(declared, candidate)
-    policy = Policy(declared=chosen, declared_reason=why, budgets=budgets)
     return Case(name=loaded.path.stem, model=loaded, inputs=data, policy=policy)
-
-
-def _declared(declared: str, candidate: Target) -> tuple[str, str]:
-    if declared:
-        return declared, "given with --declared"
-    if candidate.precision in _DECLARED:
-        return candidate.precision, "the candidate's target says so"
-    return "f32", "nothing was declared: FP32 without TF32"
 
 
 def folder_for(model: Path, study: Path | None) -> Path:

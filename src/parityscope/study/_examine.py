@@ -266,10 +266,17 @@ def _lab(case: Case, layers: Layers) -> Lab:
             feeds[name + SEVERED_SUFFIX] = value.astype(layers.reference.info(sample, name)[0], copy=False)
         return run(feeds)[tensor]
 
+    def forward(tensor: str, constants: Mapping[str, np.ndarray]) -> np.ndarray:
+        graph = case.model.graph()
+        _replace_constants(graph, constants)
+        run = open_session(graph, outputs=[tensor], folder=case.model.path.parent)
+        return run(case.inputs.sample(sample).arrays)[tensor]
+
     return Lab(
         reference=lambda name: layers.reference.get(sample, name),
         candidate=lambda name: layers.candidate.get(sample, layers.pairing[name]),
         replay=replay,
+        forward=forward,
     )
 
 

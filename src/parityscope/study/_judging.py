@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.comparison import measurements, to_plain
 from parityscope.prediction import distance, grade_of, margin_of
-from parityscope.records import Measurement, Pair, Site
+from parityscope.records import Pair, Site
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,12 +33,6 @@ def pair_of(
 ) -> Pair:
     """A pair with every metric that applies to it, graded where an expectation is at hand."""
     found = dict(measurements(statistics))
-    floats = statistics.floats
-    if floats is not None:
-        reach = max(abs(bound) for bound in floats.reference_range)
-        found["reference_max_abs"] = Measurement(
-            metric="reference_max_abs", value=reach, unit="absolute", count=statistics.count
-        )
     expected = expected or {}
     worst = max(per_sample, key=lambda one: math.inf if math.isnan(one[1]) else one[1], default=(0, 0.0))
     return Pair(

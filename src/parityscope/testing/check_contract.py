@@ -6,7 +6,6 @@ raises AssertionError with a sentence when an example of the check is judged wro
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +20,8 @@ from parityscope.records import Policy
 from parityscope.study import examine
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from parityscope.checks import Check, Example
 
 __all__ = ["check_examples", "findings_of"]

@@ -1,0 +1,172 @@
+"""The main job from the command line, on a real model with real input."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from parityscope.case.formats.npz import write_npz
+from parityscope.testing.models import ocr_det_input, ocr_rec_input, page_image, rendered_line, require
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NODE = "p2o.BatchNormalization.1"
+
+
+def parityscope(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "parityscope", *words], capture_output=True, text=True, cwd=folder, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "page.npz"
+    write_npz(path, ocr_det_input(page_image(), (768, 384)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def diagnosed(page: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+    folder = tmp_path_factory.mktemp("diagnosed")
+    words = ["--candidate", "sim:f16?overflow=saturate", "--inputs", str(page), "--study", "study", "--format", "json"]
+    done = parityscope("diagnose", str(require("ocr-det")), *words, folder=folder)
+    assert done.returncode == 1, done.stderr
+    return json.loads(done.stdout), folder / "study"
+
+
+@pytest.mark.model
+def test_the_batch_normalization_is_named(diagnosed: tuple[dict[str, Any], Path]) -> None:
+    document, _ = diagnosed
+    first = document["suspects"][0]
+    assert document["verdict"] == "beyond"
+    assert first["site"]["node"] == NODE
+    assert first["introduced"] > 100 * first["inherited"]
+    cause = next(one for one in document["findings"] if one["role"] == "cause")
+    assert cause["code"] == "RNG001"
+    assert cause["details"]["parameter"] == "batch_norm_0.w_2"
+    assert cause["details"]["value"] == 97_903_600
+    fold = next(one for one in cause["repairs"] if one["repair"] == "fold_batch_normalization")
+    # Measured on a real FP16 engine: 74 % becomes 0.4 %.
+    assert fold["trial"]["before"] > 0.7
+    assert fold["trial"]["after"] < 0.01
+    assert document["unexplained"] < 0.01
+
+
+@pytest.mark.model
+def test_the_document_follows_the_design(diagnosed: tuple[dict[str, Any], Path]) -> None:
+    document, study = diagnosed
+    keys = "schema verdict model reference candidate environment outputs suspects findings refuted skipped unexplained"
+    assert set(document) == set(keys.split())
+    assert document["schema"] == "parityscope/1"
+    assert json.loads((study / "study.json").read_text())["verdict"] == "beyond"
+    assert "batch_norm_0.w_2" in (study / "report.html").read_text()
+    assert not (study / "tensors").exists()
+
+
+@pytest.mark.model
+def test_a_study_is_never_overwritten_and_can_be_rendered_again(diagnosed: tuple[dict[str, Any], Path]) -> None:
+    _, study = diagnosed
+    words = ["--candidate", "ort", "--study", str(study)]
+    again = parityscope("diagnose", str(require("ocr-det")), *words, folder=study.parent)
+    assert again.returncode == 2
+    assert "never overwritten" in again.stderr
+    rendered = parityscope("report", str(study), folder=study.parent)
+    assert rendered.returncode == 0
+    assert NODE in rendered.stdout
+
+
+@pytest.mark.model
+def test_the_optimizer_makes_no_difference(page: Path, tmp_path: Path) -> None:
+    words = ["--candidate", "ort?optimization=disabled", "--inputs", str(page), "--study", "s", "--format", "json"]
+    done = parityscope("diagnose", str(require("ocr-det")), *words, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["verdict"] == "within"
+    assert [one["grade"] for one in document["outputs"]] == ["f32"]
+    assert [one["role"] for one in document["findings"]].count("cause") == 0
+
+
+@pytest.mark.model
+def test_outputs_that_polygraphy_saved(tmp_path: Path) -> None:
+    model = str(require("ocr-rec"))
+    np.save(tmp_path / "unused.npy", np.zeros(1))
+    line = ocr_rec_input(rendered_line("Parity in 2024"))
+    shape = ",".join(str(dim) for dim in line["x"].shape)
+    command = [sys.executable, "-m", "polygraphy", "run", model, "--onnxrt", "--input-shapes", f"x:[{shape}]"]
+    command += ["--save-inputs", "in.json", "--save-outputs", "out.json"]
+    environment = {**os.environ, "POLYGRAPHY_AUTOINSTALL_DEPS": "0"}
+    tool = os.path.join(os.path.dirname(sys.executable), "polygraphy")  # noqa: PTH118, PTH120 - keep the venv's link
+    done = subprocess.run(
+        [tool, *command[3:]], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    words = ["--candidate", "saved?path=out.json", "--inputs", "in.json", "--study", "s", "--format", "json"]
+    found = parityscope("diagnose", model, *words, folder=tmp_path)
+    assert found.returncode == 0, found.stderr
+    assert json.loads(found.stdout)["outputs"][0]["rel_l2"] == 0
+
+
+@pytest.mark.model
+def test_the_recogniser_in_bfloat16_is_localized(tmp_path: Path) -> None:
+    write_npz(tmp_path / "line.npz", ocr_rec_input(rendered_line("Parity in 2024")))
+    words = ["--candidate", "openvino:bf16", "--inputs", "line.npz", "--study", "s", "--format", "json"]
+    done = parityscope("diagnose", str(require("ocr-rec")), *words, folder=tmp_path)
+    assert done.returncode in {0, 1}, done.stderr
+    document = json.loads(done.stdout)
+    assert document["suspects"]
+    if document["candidate"]["executed"] == "bf16":
+        assert document["outputs"][0]["grade"] in {"bf16", "f16"}
+        assert done.returncode == 0
+
+
+def test_bad_input_is_one_error_with_a_fix(tmp_path: Path) -> None:
+    (tmp_path / "broken.onnx").write_bytes(b"not a model")
+    np.savez(tmp_path / "x.npz", wrong=np.zeros(3))
+    cases = [
+        ["diagnose", "missing.onnx", "--candidate", "ort"],
+        ["diagnose", "broken.onnx", "--candidate", "ort"],
+        ["diagnose", "broken.onnx", "--candidate", "nonsense"],
+        ["diagnose", "broken.onnx", "--candidate", "ort", "--memory", "much"],
+        ["report", "nowhere"],
+        ["explain", "XYZ999"],
+        ["list", "nothing"],
+    ]
+    for words in cases:
+        done = parityscope(*words, folder=tmp_path)
+        assert done.returncode == 2, words
+        assert "Traceback" not in done.stderr, words
+        assert "fix:" in done.stderr, words
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.onnx", "x.npz"]
+
+
+def test_a_crash_of_a_runtime_is_one_error(tmp_path: Path) -> None:
+    script = tmp_path / "crash.py"
+    script.write_text(
+        "import os, signal, sys\n"
+        "from parityscope.cli._supervise import supervised\n"
+        "sys.exit(supervised(lambda: os.kill(os.getpid(), signal.SIGSEGV)))\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "SIGSEGV" in done.stderr
+    assert "fix:" in done.stderr
+
+
+def test_import_is_light() -> None:
+    code = "import sys, parityscope; print([n for n in ('numba','onnxruntime','onnx','openvino','jinja2') if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_doctor_lists_every_backend(tmp_path: Path) -> None:
+    done = parityscope("doctor", "--format", "json", folder=tmp_path)
+    assert done.returncode == 0
+    assert set(json.loads(done.stdout)["backends"]) >= {"ort", "openvino", "saved", "command", "sim"}
