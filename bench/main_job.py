@@ -63,7 +63,11 @@ def inner(model_path: str, page: str, scratch: str) -> None:
                 request = Request(samples=(0,), tensors=names, folder=Path(scratch, "traces"), label=label)
                 record(model, inputs, parse_target(target), request)
             return
-        subprocess.run([sys.executable, __file__, "inner", model_path, page, scratch], check=True, env={**ENVIRONMENT, "PARITYSCOPE_BENCH_RECORD": "1"})
+        subprocess.run(
+            [sys.executable, __file__, "inner", model_path, page, scratch],
+            check=True,
+            env={**ENVIRONMENT, "PARITYSCOPE_BENCH_RECORD": "1"},
+        )
         Path(scratch, "done").touch()
     passes(model, inputs, scratch)
 
@@ -102,7 +106,7 @@ def passes(model, inputs, scratch: str) -> None:  # noqa: ANN001 - records of th
         found, _skips = _compare(case, reference, candidate, pairing, lambda *_: None)
         middle = time.perf_counter()
         opened = _timed_sessions()
-        localize(model, inputs, reference, candidate, pairing, Options(memory=512 << 20, threads=1))
+        localize(model, inputs, reference, candidate, pairing, Options(memory=512 << 20))
         rows["compare"].append(middle - start)
         rows["opening sessions"].append(sum(opened))
         rows["replay"].append(time.perf_counter() - middle - sum(opened))
@@ -150,8 +154,8 @@ def plain_inference(model, inputs) -> tuple[float, float]:  # noqa: ANN001 - rec
     import onnx_ir as ir
     import onnxruntime as ort
 
-    from parityscope.case.graph import mark_outputs
     from parityscope.backends.recording import observable
+    from parityscope.case.graph import mark_outputs
 
     graph = model.graph()
     mark_outputs(graph, [*(value.name for value in model.outputs), *observable(model)])
@@ -206,7 +210,9 @@ def timed(words: list[str]) -> tuple[float, float]:
         "s = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode; "
         "print(json.dumps([s, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss]))"
     )
-    done = subprocess.run([sys.executable, "-c", code, *words], env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], env=ENVIRONMENT, capture_output=True, text=True, check=True
+    )
     status, peak = json.loads(done.stdout)
     if status not in {0, 1}:
         raise SystemExit(f"{words} ended with {status}")

@@ -68,7 +68,18 @@ def compare(
     all_tensors: bool = False,
 ) -> Study:
     """The outputs of two targets side by side (every tensor with `all_tensors`); arguments as of `diagnose`."""
-    return _study(model, candidate, inputs, reference, declared, mapping, memory, layers=all_tensors, causes=False)
+    return _study(
+        model,
+        candidate,
+        inputs,
+        reference,
+        declared,
+        mapping,
+        memory,
+        layers=all_tensors,
+        causes=False,
+        localized=False,
+    )
 
 
 def localize(
@@ -109,6 +120,7 @@ def _study(
     *,
     layers: bool,
     causes: bool,
+    localized: bool = True,
 ) -> Study:
     import tempfile
     from pathlib import Path
@@ -122,7 +134,7 @@ def _study(
         loaded = load_model(model)
         data = load_inputs(loaded, inputs, spool=Path(scratch, "spool"))
         case = Case(name=loaded.path.stem, model=loaded, inputs=data, policy=declared_policy(declared, target))
-        settings = study.Settings(layers=layers, causes=causes, memory=memory, mapping=mapping)
+        settings = study.Settings(layers=layers, localize=localized, causes=causes, memory=memory, mapping=mapping)
         folder = Path(scratch, "tensors")
         folder.mkdir()
         return study.Study(

@@ -21,6 +21,7 @@ together leave over is `unexplained`.
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -162,15 +163,19 @@ def replay(
         for sample in reference.samples:
             progress("replaying", number, len(windows))
             arrays = replayed_values(run, inputs, reference, candidate, pairing, needed, sample)
-            for name in window:
-                statistics = measure_replay(
+
+            def measure(name: str, sample: int = sample, arrays: dict[str, np.ndarray] = arrays) -> ReplayStatistics:
+                return measure_replay(
                     reference.get(sample, name),
                     candidate.get(sample, pairing[name]),
                     arrays.pop(name),
                     channel_axis=channel_axis(len(reference.info(sample, name)[1])),
-                    threads=options.threads,
                 )
-                yield Replayed(tensor=name, sample=sample, statistics=statistics)
+
+            # A thread a tensor: most tensors are too small to be worth splitting, and the kernels hold no lock.
+            with ThreadPoolExecutor(options.threads) as pool:
+                for name, statistics in zip(window, pool.map(measure, window), strict=True):
+                    yield Replayed(tensor=name, sample=sample, statistics=statistics)
     progress("replaying", len(windows), len(windows))
 
 

@@ -34,7 +34,16 @@ if TYPE_CHECKING:
     from parityscope.records import Grade
     from parityscope.trace import Trace
 
-__all__ = ["FORMATS", "Expectation", "distance", "expect_outputs", "expect_tensors", "grade_of", "margin_of"]
+__all__ = [
+    "FLOAT32_ROUNDING",
+    "FORMATS",
+    "Expectation",
+    "distance",
+    "expect_outputs",
+    "expect_tensors",
+    "grade_of",
+    "margin_of",
+]
 
 FORMATS = ("tf32", "f16", "bf16")
 
@@ -48,7 +57,7 @@ _FORMAT_MARGIN = 2.0
 _FLOAT32_MARGIN = 10.0
 
 # Half a unit in the last place: the least relative error that rounding one result to float32 can make.
-_FLOAT32_ROUNDING = 2.0**-24
+FLOAT32_ROUNDING = 2.0**-24
 _SEED = 20240229  # of the direction in which inputs are moved; any would do, a fixed one can be repeated
 
 
@@ -110,7 +119,7 @@ def expect_outputs(
             continue
         held = errors.setdefault(name, {})
         for tensor, size in found.items():
-            held[tensor] = max(held.get(tensor, _FLOAT32_ROUNDING if name == "f32" else 0.0), size)
+            held[tensor] = max(held.get(tensor, FLOAT32_ROUNDING if name == "f32" else 0.0), size)
     progress("predicting", len(variants), len(variants))
     return Expectation(errors=errors, skipped=tuple(skipped))
 
@@ -142,7 +151,7 @@ def expect_tensors(
         except ParityError as error:
             skipped.append(_unpredicted(name, error))
     if "f32" in errors:
-        errors["f32"] = {tensor: max(size, _FLOAT32_ROUNDING) for tensor, size in errors["f32"].items()}
+        errors["f32"] = {tensor: max(size, FLOAT32_ROUNDING) for tensor, size in errors["f32"].items()}
     return Expectation(errors=errors, skipped=tuple(skipped))
 
 

@@ -50,6 +50,7 @@ def command(
     settings = Settings(
         memory=o.size_of(memory),
         layers=all_tensors,
+        localize=False,
         causes=False,
         mapping=o.mapping_of(mapping),
         command=shlex.join(["parityscope", *sys.argv[1:]]),

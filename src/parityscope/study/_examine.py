@@ -15,11 +15,12 @@ from parityscope.case.graph import SEVERED_SUFFIX, constant_value, sever, sites,
 from parityscope.checks import Lab, Scene
 from parityscope.diagnosis import diagnose_scene
 from parityscope.pairing import pair_graphs
-from parityscope.prediction import Expectation, expect_outputs, expect_tensors
+from parityscope.prediction import FLOAT32_ROUNDING, Expectation, distance, expect_outputs, expect_tensors, margin_of
 from parityscope.records import Diagnosis, Site, Skip
 from parityscope.study._document import Parts, document
 from parityscope.study._judging import judge, pair_of, reason_for
 from parityscope.study._layers import examine_layers
+from parityscope.study._lockstep import compare_tensors
 from parityscope.study._outputs import run_outputs
 from parityscope.study._trials import try_repairs
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from parityscope.case import Case
+    from parityscope.comparison import Statistics
     from parityscope.records import Pair, Target, Verdict
     from parityscope.study._layers import Layers
     from parityscope.study._outputs import OutputRun
@@ -43,12 +45,15 @@ _PREDICTED_SAMPLES = 4  # chosen: expectations vary less between samples than th
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How far to go: `layers` captures intermediate tensors, `causes` tests hypotheses and tries repairs.
+    """How far to go.
 
+    `layers` compares intermediate tensors, `localize` tells what each introduces, `causes` tests hypotheses and tries
+    repairs.
     `memory` is in bytes, `seconds` the time for experiments, `mapping` renames tensors (reference -> candidate).
     """
 
     layers: bool = True
+    localize: bool = True
     causes: bool = True
     memory: int = 512 << 20
     seconds: float = math.inf
@@ -84,13 +89,20 @@ def examine(
     run = run_outputs(case, reference, candidate, names, progress)
     lap("outputs")
     # Only arithmetic that the engine was seen to honour is excused; what it was asked for is what it declares.
-    expectation = expect_outputs(case.model, case.inputs, case.inputs.indices[:_PREDICTED_SAMPLES], progress=progress)
+    expectation = _expectation(case, run, progress)
     lap("prediction")
     outputs = _judged_outputs(case, run, expectation, names, paired.how)
     verdict = _overall(outputs, run)
     layers = None
     tensors: dict[str, Pair] = {}
-    if settings.layers:
+    problems: list[Skip] = []
+    if settings.layers and not settings.localize:
+        statistics, problems = compare_tensors(
+            case, reference, candidate, names, memory=settings.memory, progress=progress
+        )
+        lap("tensors")
+        tensors = _plain_pairs(case, statistics, names, paired.how, Expectation(errors={}))
+    elif settings.layers:
         chosen = _worst_samples(outputs, case.inputs.indices)
         layers = examine_layers(
             case,
@@ -114,8 +126,8 @@ def examine(
         if verdict != "within":
             diagnosis = try_repairs(case, reference, candidate, diagnosis, outputs, folder, progress)
             lap("repairs")
-    skipped = [*paired.skipped, *run.skipped, *expectation.skipped, *diagnosis.skipped, *case.inputs.skipped]
-    if settings.layers and layers is None:
+    skipped = [*problems, *paired.skipped, *run.skipped, *expectation.skipped, *diagnosis.skipped, *case.inputs.skipped]
+    if settings.layers and settings.localize and layers is None:
         skipped.append(
             Skip(
                 what="localization",
@@ -143,6 +155,14 @@ def examine(
             command=settings.command,
         )
     )
+
+
+def _expectation(case: Case, run: OutputRun, progress: Progress) -> Expectation:
+    """What each format would cost; nothing has to be predicted for outputs that one FP32 rounding explains."""
+    least = dict.fromkeys(run.statistics, FLOAT32_ROUNDING)
+    if all(distance(found) <= margin_of("f32") * FLOAT32_ROUNDING for found in run.statistics.values()):
+        return Expectation(errors={"f32": least})
+    return expect_outputs(case.model, case.inputs, case.inputs.indices[:_PREDICTED_SAMPLES], progress=progress)
 
 
 def _judged_outputs(
@@ -193,7 +213,6 @@ def _tensor_pairs(
 ) -> dict[str, Pair]:
     if layers is None:
         return {}
-    places = sites(case.model.graph())
     expectation = expect_tensors(
         case.model,
         case.inputs,
@@ -203,6 +222,17 @@ def _tensor_pairs(
         memory=settings.memory,
         progress=progress,
     )
+    return _plain_pairs(case, layers.statistics, names, how, expectation)
+
+
+def _plain_pairs(
+    case: Case,
+    found: Mapping[str, Statistics],
+    names: Mapping[str, str],
+    how: Mapping[str, str],
+    expectation: Expectation,
+) -> dict[str, Pair]:
+    places = sites(case.model.graph())
     outputs = {value.name for value in case.model.outputs}
     return {
         name: pair_of(
@@ -213,7 +243,7 @@ def _tensor_pairs(
             expected=expectation.of(name),
             is_output=name in outputs,
         )
-        for name, statistics in layers.statistics.items()
+        for name, statistics in found.items()
     }
 
 

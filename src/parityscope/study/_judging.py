@@ -81,7 +81,7 @@ def reason_for(pair: Pair, policy: Policy) -> str:
     if pair.nonfinite_candidate or pair.nonfinite_reference:
         return f"{pair.nonfinite_candidate} elements are NaN or Inf only in the candidate, or differently there"
     measured = pair.value("rel_l2" if "rel_l2" in pair.measurements else "mismatch_share")
-    expected = pair.expected.get(policy.declared)
+    expected = pair.expected.get(policy.declared, pair.expected.get("f32"))
     if expected is None:
         return f"measured {measured:.3g}; no expectation for {policy.declared} could be computed"
     ratio = measured / expected if expected else math.inf

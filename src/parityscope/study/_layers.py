@@ -131,7 +131,7 @@ def _captured(plan: _Plan, candidate: Target, wanted: Sequence[str], folder: Pat
         Request(samples=tuple(samples), tensors=tuple(shown), folder=folder, memory=memory, label="reference"),
         progress,
     )
-    options = Options(memory=memory, threads=1)
+    options = Options(memory=memory)
     found = localize(case.model, case.inputs, ours, theirs, pairing, options, progress)
     if plan.inject and found.suspects:
         found = injection(case.model, case.inputs, ours, theirs, pairing, found, samples[0], options, progress)
