@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from parityscope.case import Case, Model
     from parityscope.comparison import Statistics
-    from parityscope.records import Diagnosis, Pair, Skip, Suspect, Target, Verdict
+    from parityscope.records import Diagnosis, Finding, Pair, Skip, Suspect, Target, Verdict
     from parityscope.study._layers import Layers
     from parityscope.study._outputs import OutputRun
 
@@ -109,7 +109,13 @@ def _headline(parts: Parts) -> str:
         return f"The candidate agrees with the reference as {parts.case.policy.declared} arithmetic allows: {size}."
     if parts.verdict == "incomplete":
         return f"Not everything that was asked for could be judged. What was: {size}."
-    return f"The candidate is beyond what was declared: {size}." + (f" Cause: {cause.claim}" if cause else "")
+    return f"The candidate is beyond what was declared: {size}." + (f" Cause: {_short(cause)}." if cause else "")
+
+
+def _short(cause: Finding) -> str:
+    """The cause in half a sentence; the finding tells the rest."""
+    where = f", at {cause.site.node}" if cause.site and cause.site.node else ""
+    return cause.title[0].lower() + cause.title[1:] + where
 
 
 def _size(pair: Pair) -> float:

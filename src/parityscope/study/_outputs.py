@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["OutputRun", "run_outputs"]
 
 
+# Scores are (batch, class) or (batch, position, class); a map of rank 4 has pixels on its last axis, not classes.
+_SCORES_RANK = 3
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputRun:
     """Statistics of every output over all samples, with each sample's own error; the candidate's spread; times."""
@@ -119,7 +123,7 @@ def _compare(
             its,
             channel_axis=channel_axis(mine.ndim),
             threads=2,
-            as_scores=can_be_scores(mine.dtype, mine.shape),
+            as_scores=mine.ndim <= _SCORES_RANK and can_be_scores(mine.dtype, mine.shape),
         )
     except ValueError as error:
         return str(error)
