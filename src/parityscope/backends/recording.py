@@ -9,6 +9,7 @@ and so may change results, and a difference is a fact about the deployment.
 from __future__ import annotations
 
 import contextlib
+import functools
 import shutil
 import time
 from collections.abc import Callable
@@ -180,7 +181,17 @@ def plan_chunks(model: Model, sample: Sample, names: Sequence[str], limit: int) 
 def observable(model: Model) -> list[str]:
     """Names of the intermediate tensors that could be captured, in topological order, outputs left out."""
     outputs = {value.name for value in model.outputs}
-    return [str(value.name) for value in values(model.graph()) if value.name not in outputs]
+    return [name for name in _computed(model.path, model.sha256) if name not in outputs]
+
+
+@functools.lru_cache(maxsize=8)
+def _computed(path: Path, sha256: str) -> tuple[str, ...]:
+    """Names of everything that nodes compute; read once for each digest, because reading a graph takes long."""
+    from parityscope.case.model import read_graph
+
+    if not sha256:
+        raise ValueError("a model without a digest cannot be told from another")
+    return tuple(str(value.name) for value in values(read_graph(path)))
 
 
 def _record_chunk(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = ["Model", "dtype_name", "load_model"]
+__all__ = ["Model", "dtype_name", "load_model", "read_graph"]
 
 _BLOCK = 1 << 20
 
@@ -55,7 +55,7 @@ class Model:
 
     def graph(self) -> ir.Model:
         """A fresh, editable copy of the graph; weights in external files stay there until they are asked for."""
-        return _read(self.path)
+        return read_graph(self.path)
 
 
 def load_model(path: str | Path) -> Model:
@@ -67,7 +67,7 @@ def load_model(path: str | Path) -> Model:
     path = Path(path)
     if not path.is_file():
         raise ParityError(f"there is no model at {path}", fix="give the path of an .onnx file")
-    model = _read(path)
+    model = read_graph(path)
     graph = model.graph
     digest = hashlib.sha256()
     nbytes = _digest(path, digest)
@@ -92,7 +92,12 @@ def dtype_name(dtype: ir.DataType) -> str:
     return _ML_DTYPES.get(dtype.name, dtype.name.lower())
 
 
-def _read(path: Path) -> ir.Model:
+def read_graph(path: Path) -> ir.Model:
+    """A fresh `onnx_ir` model of the file.
+
+    Raises:
+        ParityError: it cannot be read as ONNX.
+    """
     import onnx_ir as ir
     from google.protobuf.message import DecodeError
 
