@@ -41,9 +41,7 @@ if TYPE_CHECKING:
     from parityscope.case.graph import Severed
     from parityscope.trace import Trace
 
-__all__ = ["Options", "Pairing", "injection", "localize", "replay", "replayed_values"]
-
-Pairing = "Mapping[str, str]"  # the reference's tensor name -> the candidate's
+__all__ = ["Options", "injection", "localize", "replay", "replayed_values"]
 
 # Half a unit in the last place of float32, as a relative error: no two FP32 evaluations can be told apart below it.
 _FLOAT32_ROUNDING = 2.0**-24

@@ -7,8 +7,7 @@ import json
 import math
 import os
 import shutil
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from parityscope.errors import ParityError
@@ -28,7 +27,6 @@ class Study:
 
     document: Mapping[str, Any]
     folder: Path | None = None
-    scratch: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def verdict(self) -> str:
