@@ -130,7 +130,7 @@ def passes(model, inputs, scratch: str) -> None:  # noqa: ANN001 - records of th
 
 def _timed_sessions() -> list[float]:
     """Seconds that the localization spends opening sessions, collected by wrapping the function it opens them with."""
-    from parityscope import localization
+    from parityscope.localization import replay as localization
 
     seconds: list[float] = []
     opening = localization.open_session

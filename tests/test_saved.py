@@ -217,7 +217,7 @@ def test_a_sample_that_lacks_an_output_is_an_error(model: Model, tmp_path: Path)
     folder.mkdir()
     np.savez(folder / "0.npz", **OUTPUTS[0])
     np.savez(folder / "1.npz", y=OUTPUTS[1]["y"])
-    with pytest.raises(ParityError, match=r"sample 1 \(1\.npz\) has no 'z', which sample 0 has"):
+    with pytest.raises(ParityError, match=r"sample 1 \(1\.npz\) has no 'z', which 0\.npz has"):
         session_of(model, f"saved?path={folder}", samples=2)
 
 

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from parityscope.study import Study
+    from parityscope.records import Policy
+    from parityscope.study import Question, Settings, Study
 
 __all__ = ["ParityError", "compare", "diagnose", "load_study", "localize"]
 __version__ = "0.1.0"
@@ -43,17 +44,24 @@ def diagnose(
     inputs: str | Path | None = None,
     reference: str = "ort",
     declared: str = "",
+    policy: str | Path | Policy | None = None,
     mapping: Mapping[str, str] | None = None,
     memory: int = 512 << 20,
 ) -> Study:
     """The whole chain: compare, localize, test causes, try repairs. Targets and `inputs` as on the command line.
 
-    `memory` is in bytes; `declared` is f32, tf32, f16 or bf16 (by default what the candidate's target says).
+    `memory` is in bytes; `declared` is f32, tf32, f16 or bf16 (by default what the policy or the candidate's target
+    says); `policy` is a policy file or a `records.Policy`.
 
     Raises:
         ParityError: bad input, a missing runtime, or a side that cannot run.
     """
-    return _study(model, candidate, inputs, reference, declared, mapping, memory, layers=True, causes=True)
+    from parityscope.study import Question, Settings
+
+    question = Question(
+        model=model, candidate=candidate, reference=reference, inputs=inputs, declared=declared, policy=policy
+    )
+    return _study(question, Settings(memory=memory, mapping=mapping))
 
 
 def compare(
@@ -63,23 +71,19 @@ def compare(
     inputs: str | Path | None = None,
     reference: str = "ort",
     declared: str = "",
+    policy: str | Path | Policy | None = None,
     mapping: Mapping[str, str] | None = None,
     memory: int = 512 << 20,
     all_tensors: bool = False,
 ) -> Study:
     """The outputs of two targets side by side (every tensor with `all_tensors`); arguments as of `diagnose`."""
-    return _study(
-        model,
-        candidate,
-        inputs,
-        reference,
-        declared,
-        mapping,
-        memory,
-        layers=all_tensors,
-        causes=False,
-        localized=False,
+    from parityscope.study import Question, Settings
+
+    question = Question(
+        model=model, candidate=candidate, reference=reference, inputs=inputs, declared=declared, policy=policy
     )
+    settings = Settings(memory=memory, mapping=mapping, layers=all_tensors, localize=False, causes=False)
+    return _study(question, settings)
 
 
 def localize(
@@ -89,11 +93,17 @@ def localize(
     inputs: str | Path | None = None,
     reference: str = "ort",
     declared: str = "",
+    policy: str | Path | Policy | None = None,
     mapping: Mapping[str, str] | None = None,
     memory: int = 512 << 20,
 ) -> Study:
     """Introduced and inherited error of every layer or region; arguments as of `diagnose`."""
-    return _study(model, candidate, inputs, reference, declared, mapping, memory, layers=True, causes=False)
+    from parityscope.study import Question, Settings
+
+    question = Question(
+        model=model, candidate=candidate, reference=reference, inputs=inputs, declared=declared, policy=policy
+    )
+    return _study(question, Settings(memory=memory, mapping=mapping, causes=False))
 
 
 def load_study(folder: str | Path) -> Study:
@@ -109,34 +119,12 @@ def load_study(folder: str | Path) -> Study:
     return study.load_study(Path(folder))
 
 
-def _study(
-    model: str | Path,
-    candidate: str,
-    inputs: str | Path | None,
-    reference: str,
-    declared: str,
-    mapping: Mapping[str, str] | None,
-    memory: int,
-    *,
-    layers: bool,
-    causes: bool,
-    localized: bool = True,
-) -> Study:
+def _study(question: Question, settings: Settings) -> Study:
     import tempfile
     from pathlib import Path
 
-    from parityscope import study
-    from parityscope.backends.targets import parse_target
-    from parityscope.case import Case, declared_policy, load_inputs, load_model
+    from parityscope.study import Study, examine, posed
 
-    target = parse_target(candidate)
-    with tempfile.TemporaryDirectory(prefix="parityscope-") as scratch:
-        loaded = load_model(model)
-        data = load_inputs(loaded, inputs, spool=Path(scratch, "spool"))
-        case = Case(name=loaded.path.stem, model=loaded, inputs=data, policy=declared_policy(declared, target))
-        settings = study.Settings(layers=layers, localize=localized, causes=causes, memory=memory, mapping=mapping)
-        folder = Path(scratch, "tensors")
-        folder.mkdir()
-        return study.Study(
-            document=study.examine(case, parse_target(reference), target, folder=folder, settings=settings)
-        )
+    with tempfile.TemporaryDirectory(prefix="parityscope-") as scratch, posed(question) as asked:
+        document = examine(asked.case, asked.reference, asked.candidate, folder=Path(scratch), settings=settings)
+    return Study(document=document)

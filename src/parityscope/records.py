@@ -30,8 +30,10 @@ __all__ = [
     "Policy",
     "Site",
     "Skip",
+    "Stretch",
     "Suspect",
     "Target",
+    "Tolerance",
     "Trial",
     "ValueInfo",
     "Verdict",
@@ -100,13 +102,25 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    """|candidate - reference| <= atol + rtol |reference|, in every element."""
+
+    atol: float
+    rtol: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """How far an output may be from the reference, in one metric, and the reason for that number."""
+    """How far an output may be from the reference, in one metric, and the reason for that number.
+
+    With a `tolerance` the metric is the number of elements outside of it.
+    """
 
     output: str  # "" stands for every output
     metric: str
     limit: float
     reason: str
+    tolerance: Tolerance | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,11 +237,28 @@ class Suspect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """A stretch of the network between two cuts, and its exact share of the output error.
+
+    `first` and `last` are topological indices of nodes (`last` is -1 for the last node of the graph); `enters` and
+    `leaves` are the tensors at its two cuts, empty at the model's inputs and outputs. Shares of all stretches sum to
+    one; one may be negative, where a stretch undoes error. `moved` is |Y(leaves) - Y(enters)| over the output error.
+    """
+
+    first: int
+    last: int
+    enters: tuple[str, ...]
+    leaves: tuple[str, ...]
+    share: float
+    moved: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Localization:
     """Introduced and inherited error of every observed tensor, worst first.
 
     `unexplained` is the part of the output error that stays when every injected suspect's error is put into the
-    reference together; None when nothing was injected.
+    reference together; None when nothing was injected. `stretches` share the output error exactly, in graph order.
     """
 
     suspects: tuple[Suspect, ...]
@@ -236,6 +267,7 @@ class Localization:
     windows: int
     samples: tuple[int, ...] = ()
     unexplained: float | None = None
+    stretches: tuple[Stretch, ...] = ()
     disturbance: float = 0.0
     skipped: tuple[Skip, ...] = ()
 

@@ -32,7 +32,8 @@ class Format:
     `name` is Parityscope's short name and `dtype` the numpy or ml_dtypes dtype that holds it (TF32 has none of its
     own and lives in float32). `bits` counts the bits that carry information, `precision` the bits of the significand
     with the hidden one. `saturating` says that conversion to the format usually gives the largest finite value where
-    IEEE 754 would give infinity; `infinities` and `subnormals` that the format has any.
+    IEEE 754 would give infinity; `infinities` and `subnormals` that the format has any. `source` names the document that
+    defines it.
     """
 
     name: str

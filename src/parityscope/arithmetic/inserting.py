@@ -41,6 +41,8 @@ def insert(plan: Plan, settled: frozenset[ir.Value], work: Rewriting) -> Inserte
     `settled` are values that hold rounded numbers anyway.
     """
     done = Inserted()
+    for (node, index), array in plan.constants.items():
+        _feed_array(node, index, array, done, work)
     stored = [value for value in all_values(work.model) if value in plan.storage and _is_stored(value, plan)]
     for value in stored:
         number_format = plan.storage[value]
@@ -108,6 +110,25 @@ def _feed_constant(value: ir.Value, number_format: Format, uses: list[tuple[ir.N
         copy.name = name
 
 
+def _feed_array(node: ir.Node, index: int, array: np.ndarray, done: Inserted, work: Rewriting) -> None:
+    """Lets one input read `array` instead of its constant, under the constant's name where nothing else reads that."""
+    value = node.inputs[index]
+    tensor = None if value is None else constant_tensor(value)
+    if value is None or tensor is None:
+        raise ValueError(f"input {index} of {node.name} is not a constant")
+    name = str(value.name)
+    done.weights[name] = "folded"
+    if np.array_equal(tensor.numpy(), array, equal_nan=True):
+        return
+    if len(value.uses()) == 1 and not value.is_graph_output():
+        value.name = work.names.fresh(name, "exact")
+        copy = constant_like(value, array, name)
+    else:
+        copy = constant_like(value, array, work.names.fresh(name, "folded"))
+    feed([(node, index)], copy)
+    _drop_unused(value)
+
+
 def _operands(plan: Plan) -> list[tuple[ir.Value, Format, list[tuple[ir.Node, int]]]]:
     """The inputs of products grouped by what they read and round to, so that each is rounded once."""
     grouped: dict[tuple[ir.Value, Format], list[tuple[ir.Node, int]]] = {}
@@ -129,7 +150,9 @@ def _rounded(value: ir.Value, number_format: Format, work: Rewriting) -> np.ndar
         return None
     exact = tensor.numpy()
     rounded = round_to(exact, number_format, overflow=work.overflow)
-    return None if np.array_equal(exact, rounded, equal_nan=True) else rounded
+    # As bits: rounding keeps NaN and the sign of zero, and numpy's equal_nan copies both arrays.
+    bits = f"u{exact.dtype.itemsize}"
+    return None if np.array_equal(exact.view(bits), rounded.view(bits)) else rounded
 
 
 def _place(value: ir.Value, nodes: list[ir.Node]) -> None:

@@ -5,8 +5,9 @@ tensors are rounded where an engine would store them: after every operator for f
 inputs of products for TF32. `sites` says what is rounded, `movement` what needs no second rounding, `detyping` what
 happens to models that hold float16 values themselves, and `inserting` how a rounding is done.
 
-What that leaves out: engines fuse operators and keep the tensors between them in registers, so rounding after every
-operator is an upper estimate for chains of pointwise operators and for normalizations that run in FP32.
+Engines fuse operators and keep the tensors between them in registers, so that rounding after every operator is an upper
+estimate for chains of pointwise operators and for normalizations that run in FP32. `fusion` says what an engine fuses;
+with a profile of it, or with the `Fusion` of a graph that an engine executed, only what leaves a kernel is rounded.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from typing import TYPE_CHECKING
 from parityscope.arithmetic._graphs import Names
 from parityscope.arithmetic.detyping import retype
 from parityscope.arithmetic.element_types import infer_types
-from parityscope.arithmetic.formats import Format, format_named
+from parityscope.arithmetic.formats import FORMATS, Format, format_named
+from parityscope.arithmetic.fusion import Fusion, profile_named
+from parityscope.arithmetic.fusion.planning import planned
+from parityscope.arithmetic.fusion.static import with_moved_constants
 from parityscope.arithmetic.inserting import insert
 from parityscope.arithmetic.movement import already_rounded
 from parityscope.arithmetic.opsets import prepared
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+    from parityscope.arithmetic.fusion import Profile
     from parityscope.arithmetic.rounding import Overflow
     from parityscope.records import Skip
 
@@ -60,7 +65,12 @@ class Simulation:
 
 
 def simulate(
-    model: ir.Model, precision: Format | str, *, overflow: Overflow = "infinity", bounded: bool = True
+    model: ir.Model,
+    precision: Format | str,
+    *,
+    overflow: Overflow = "infinity",
+    bounded: bool = True,
+    profile: Profile | Fusion | str = "none",
 ) -> Simulation:
     """The graph of `model` in a uniform precision; `model` itself is only put in topological order.
 
@@ -74,24 +84,61 @@ def simulate(
             this too.
         bounded: False simulates the rounding of float16 alone and leaves it FP32's range: what the format costs where
             nothing overflows or underflows. The other formats have FP32's range, or are not simulated so.
+        profile: Which engine's fusion is simulated: a profile or its name, or the `Fusion` that an engine was seen to
+            use (`fusion.following.follow`). "none" rounds behind every operator. TF32 rounds at products alone, where
+            fusion changes nothing.
 
     Raises:
-        ParityError: the format cannot be simulated, or the opset cannot be converted up.
+        ParityError: the format cannot be simulated, there is no such profile, or the opset cannot be converted up.
     """
     number_format = format_named(precision) if isinstance(precision, str) else precision
     if number_format.name not in PRECISIONS:
         raise ParityError(
             f"{number_format.name} cannot be simulated in float32", fix=f"use one of: {', '.join(PRECISIONS)}"
         )
-    if bounded or number_format.name != "f16":
-        return _simulated(model, number_format, overflow)
     # TF32 has float16's significand and FP32's range: stored everywhere, it is float16's rounding without its range.
-    return _simulated(model, format_named("tf32"), overflow, stored=True)
+    rounded = number_format if bounded or number_format.name != "f16" else format_named("tf32")
+    fusion = _fusion(model, number_format.name, profile)
+    if fusion is None or number_format.name == "tf32":
+        return _simulated(model, rounded, overflow, stored=rounded is not number_format)
+    return _fused(model, fusion, rounded, {**FORMATS, number_format.name: rounded}, overflow)
 
 
 def detype(model: ir.Model) -> Simulation:
     """The graph of `model` as its own types say: float16 and bfloat16 values rounded, float32 ones left alone."""
     return _simulated(model, None, "infinity")
+
+
+def _fusion(model: ir.Model, precision: str, profile: Profile | Fusion | str) -> Fusion | None:
+    if isinstance(profile, Fusion):
+        return profile
+    engine = profile_named(profile) if isinstance(profile, str) else profile
+    # Engines match the graph as it was exported: a conversion between opsets takes operators apart.
+    return engine.predict(with_moved_constants(prepared(model, _OLDEST)), precision)
+
+
+def _fused(
+    model: ir.Model, fusion: Fusion, number_format: Format, formats: Mapping[str, Format], overflow: Overflow
+) -> Simulation:
+    copy = with_moved_constants(prepared(model, PRECISIONS[number_format.name]))
+    infer_types(copy)
+    names = Names(copy)
+    typed, settled, kept = retype(copy, names)
+    notes = [*kept, *not_simulated(copy, number_format)]
+    reduced = {name: each for name, each in formats.items() if name in PRECISIONS}
+    plan = planned(copy, fusion, reduced, typed, overflow)
+    # What reads a register holds unrounded numbers, even if it only moves them.
+    reads = {node for node, _ in plan.inner}
+    settled |= frozenset(value for value in already_rounded(copy, plan) if value.producer() not in reads)
+    inserted = insert(plan, settled, Rewriting(model=copy, names=names, overflow=fusion.overflow or overflow))
+    return Simulation(
+        model=copy,
+        precision=number_format.name,
+        tensors=inserted.tensors,
+        weights=inserted.weights,
+        operands=inserted.operands,
+        notes=tuple(notes),
+    )
 
 
 def _simulated(

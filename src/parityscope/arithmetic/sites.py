@@ -14,7 +14,8 @@ float64 tensors are rounded as float32 ones are: no engine of lower precision ke
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -26,9 +27,11 @@ from parityscope.records import Skip
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import numpy as np
+
     from parityscope.arithmetic.formats import Format
 
-__all__ = ["EXACT_INPUTS", "PRODUCTS", "Plan", "not_simulated", "uniform"]
+__all__ = ["EXACT_INPUTS", "PRODUCTS", "Plan", "exact_uses", "is_float", "not_simulated", "uniform"]
 
 # Inputs that steer an operator, by operator: never rounded, and where shape arithmetic may end.
 EXACT_INPUTS: Mapping[str, tuple[int, ...]] = {
@@ -105,16 +108,20 @@ class Plan:
     """What is rounded to what.
 
     `storage`: tensors by the format they are kept in. `operands`: inputs (node, index) by the format in which a
-    product takes them. `exact`: inputs (node, index) that read the value as it was before it was rounded for storage.
+    product takes them. `exact`: inputs (node, index) that read the value as it was before it was rounded for storage,
+    because they steer the operator; `inner`: because they read it from a register. `constants`: inputs (node, index)
+    that read other numbers than the constant they name.
     """
 
     storage: Mapping[ir.Value, Format]
     operands: Mapping[tuple[ir.Node, int], Format]
     exact: frozenset[tuple[ir.Node, int]]
+    inner: frozenset[tuple[ir.Node, int]] = frozenset()
+    constants: Mapping[tuple[ir.Node, int], np.ndarray] = field(default_factory=lambda: MappingProxyType({}))
 
     def reads_rounded(self, node: ir.Node, index: int) -> bool:
         """Whether input `index` of `node` reads what is stored."""
-        return (node, index) not in self.exact
+        return (node, index) not in self.exact and (node, index) not in self.inner
 
 
 def uniform(
@@ -126,7 +133,7 @@ def uniform(
     rounded ("as typed"); TF32 concerns products' inputs only (unless it is `stored`), any other format whatever is stored.
     """
     # A value that is float16 by its own type is that for whoever reads it.
-    exact = frozenset((node, index) for node, index in _exact(model) if _input(node, index) not in typed)
+    exact = frozenset((node, index) for node, index in exact_uses(model) if _input(node, index) not in typed)
     storage = dict(typed)
     operands: dict[tuple[ir.Node, int], Format] = {}
     if number_format is not None and number_format.name == "tf32" and not stored:
@@ -136,7 +143,7 @@ def uniform(
             if value not in storage or not number_format.contains(storage[value])
         }
     elif number_format is not None:
-        floats = (value for value in all_values(model) if _is_float(value))
+        floats = (value for value in all_values(model) if is_float(value))
         storage.update((value, number_format) for value in floats if value not in typed)
     return Plan(storage=storage, operands=operands, exact=exact)
 
@@ -173,7 +180,8 @@ def _input(node: ir.Node, index: int) -> ir.Value | None:
     return node.inputs[index] if index < len(node.inputs) else None
 
 
-def _is_float(value: ir.Value) -> bool:
+def is_float(value: ir.Value) -> bool:
+    """Whether a value is a tensor of float32 or float64."""
     return isinstance(value.type, ir.TensorType) and value.dtype in _FLOATS
 
 
@@ -190,7 +198,7 @@ def _product_inputs(model: ir.Model) -> list[tuple[tuple[ir.Node, int], ir.Value
     return found
 
 
-def _exact(model: ir.Model) -> frozenset[tuple[ir.Node, int]]:
+def exact_uses(model: ir.Model) -> frozenset[tuple[ir.Node, int]]:
     """The inputs that keep full precision: steering inputs, and every input of shape arithmetic."""
     nodes = list(model.graph.all_nodes())
     steering = {(node, index) for node in nodes for index in EXACT_INPUTS.get(node.op_type, ())}

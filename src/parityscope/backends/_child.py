@@ -15,12 +15,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from parityscope.backends import Capture, Session
+from parityscope.backends._process import last_words, signal_name
 from parityscope.backends.targets import format_target
 from parityscope.errors import ParityError
 from parityscope.records import ExecutedGraph, ExecutedLayer, Skip
@@ -34,8 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = ["open_in_child"]
 
-_TAIL_LINES = 8
 _START_LIMIT_S = 600.0  # chosen: compiling a large engine takes minutes; beyond this it hangs
+_END_LIMIT_S = 10.0  # chosen: a process that closed its pipe is about to end
+_BLOCK = 1 << 16  # bytes; the capacity of a pipe
 
 
 @contextlib.contextmanager
@@ -79,7 +82,8 @@ class _Child:
         self._log: IO[bytes] = (scratch / "log").open("w+b")
         requests_read, requests_write = os.pipe()
         answers_read, answers_write = os.pipe()
-        words = [sys.executable, "-m", "parityscope.backends._worker", str(scratch)]
+        # -P and our own search path: what lies in the working directory is data, and must not be imported.
+        words = [sys.executable, "-P", "-m", "parityscope.backends._worker", str(scratch)]
         self._process = subprocess.Popen(
             [*words, str(requests_read), str(answers_write)],
             stdin=subprocess.DEVNULL,
@@ -87,11 +91,13 @@ class _Child:
             stderr=self._log,
             pass_fds=(requests_read, answers_write),
             start_new_session=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         )
         os.close(requests_read)
         os.close(answers_write)
         self._requests = os.fdopen(requests_write, "w", encoding="utf-8")
-        self._answers = os.fdopen(answers_read, "r", encoding="utf-8")
+        self._answers = answers_read
+        self._pending = b""
 
     def ask(self, request: Mapping[str, Any], timeout: float, doing: str) -> dict[str, Any]:
         try:
@@ -99,14 +105,13 @@ class _Child:
             self._requests.flush()
         except BrokenPipeError:
             raise self._died(doing) from None
-        ready, _, _ = select.select([self._answers], [], [], timeout)
-        if not ready:
+        line = self._line(timeout)
+        if line is None:
             raise ParityError(
                 f"{self._title} took longer than {timeout:g} s on {doing}",
-                where=self._tail(),
+                where=last_words(self._log),
                 fix="raise the limit (timeout=SECONDS in the target), or find out where it hangs",
             )
-        line = self._answers.readline()
         if not line:
             raise self._died(doing)
         answer: dict[str, Any] = json.loads(line)
@@ -117,26 +122,39 @@ class _Child:
     def close(self) -> None:
         with contextlib.suppress(BrokenPipeError):
             self._requests.close()
-        self._answers.close()
+        os.close(self._answers)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._log.close()
 
-    def _died(self, doing: str) -> ParityError:
-        status = self._process.wait()
-        how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with exit code {status}"
-        return ParityError(
-            f"{self._title} {how} on {doing}",
-            where=self._tail(),
-            fix="the runtime itself crashed: try another version of it, fewer threads, or a smaller batch",
-        )
+    def _line(self, timeout: float) -> bytes | None:
+        """The next answer; None when the time is over, nothing when the child is gone, also in mid-sentence."""
+        end = time.monotonic() + timeout
+        watched = select.poll()
+        watched.register(self._answers, select.POLLIN)
+        while b"\n" not in self._pending:
+            left = end - time.monotonic()
+            if left <= 0 or not watched.poll(1000 * left):
+                return None
+            block = os.read(self._answers, _BLOCK)
+            if not block:
+                return b""
+            self._pending += block
+        line, _, self._pending = self._pending.partition(b"\n")
+        return line
 
-    def _tail(self) -> str:
-        self._log.flush()
-        self._log.seek(0)
-        lines = [line for line in self._log.read().decode("utf-8", "replace").splitlines() if line.strip()]
-        return "its last words: " + " | ".join(lines[-_TAIL_LINES:]) if lines else "it printed nothing"
+    def _died(self, doing: str) -> ParityError:
+        try:
+            status = self._process.wait(_END_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            how = "stopped answering"
+        else:
+            how = f"was killed by {signal_name(-status)}" if status < 0 else f"ended with exit code {status}"
+        fix = "the runtime itself crashed: try another version of it, fewer threads, or a smaller batch"
+        if how.endswith("SIGKILL"):
+            fix = "out of memory kills with SIGKILL: free some, take a smaller batch, or lower --memory"
+        return ParityError(f"{self._title} {how} on {doing}", where=last_words(self._log), fix=fix)
 
 
 def _executed(plain: Mapping[str, Any] | None) -> ExecutedGraph | None:

@@ -6,17 +6,21 @@ Results are views of the runtime's own memory (no copy); the memory is freed whe
 
 External weights of a derived graph are read from beside the original file through the session option
 `session.model_external_initializers_file_folder_path` (ONNX Runtime's own, documented in its C API header
-onnxruntime_session_options_config_keys.h), so that a graph of any size is never copied.
+onnxruntime_session_options_config_keys.h), so that a graph of any size is never copied. Weights that a derived graph holds
+itself (a simulation's rounded ones) go into its bytes, or, where that would be too much, to the runtime as they are.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from parityscope.backends._libraries import libraries
 from parityscope.errors import ParityError
 from parityscope.trace import numpy_dtype
 
@@ -28,7 +32,7 @@ if TYPE_CHECKING:
 
     Run = Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
 
-__all__ = ["OPTIMIZATION_LEVELS", "open_path", "open_session"]
+__all__ = ["OPTIMIZATION_LEVELS", "open_bytes", "open_path", "open_session"]
 
 OPTIMIZATION_LEVELS = {
     "disabled": "ORT_DISABLE_ALL",
@@ -47,6 +51,8 @@ _ML_TYPES = {
 }
 _SILENT = 3  # ONNX Runtime's logging severity "error": warnings about derived graphs say nothing to the reader
 _PROTOBUF_LIMIT = (1 << 31) - 1  # bytes; the wire format's own limit on one message
+_INLINE_LIMIT = 1 << 29  # bytes, chosen: serializing holds the weights inside a graph three times, 1.5 GiB at this size
+_DETACHED_SIZE = 1 << 20  # bytes, chosen: smaller weights stay inside
 
 
 def open_session(
@@ -79,7 +85,38 @@ def open_session(
 
     if outputs is not None:
         mark_outputs(model, outputs)
-    data = ir.to_proto(model).SerializeToString()
+    with _detached(model) as weights:
+        data = ir.to_proto(model).SerializeToString()
+    return open_bytes(
+        data,
+        outputs=[str(value.name) for value in model.graph.outputs],
+        optimization=optimization,
+        threads=threads,
+        providers=providers,
+        folder=folder,
+        custom_ops=custom_ops,
+        weights=weights,
+    )
+
+
+def open_bytes(
+    data: bytes,
+    *,
+    outputs: Sequence[str],
+    optimization: str = "all",
+    threads: int = 0,
+    providers: Sequence[Any] = ("CPUExecutionProvider",),
+    folder: Path | None = None,
+    custom_ops: str = "",
+    weights: Mapping[str, np.ndarray] = MappingProxyType({}),
+) -> Run:
+    """A session of a serialized model; arguments as for `open_session`.
+
+    `weights` take the place of initializers that the model declares as external data.
+
+    Raises:
+        ParityError: the runtime refuses the graph.
+    """
     if len(data) > _PROTOBUF_LIMIT:
         raise ParityError(
             "the derived graph is larger than 2 GB",
@@ -88,7 +125,10 @@ def open_session(
     options = _options(optimization, threads, custom_ops)
     if folder is not None:
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
-    return _session(data, options, providers, tuple(str(value.name) for value in model.graph.outputs))
+    kept = {name: _to_runtime(array, "") for name, array in weights.items()}
+    if kept:
+        options.add_external_initializers(list(kept), list(kept.values()))
+    return _session(data, options, providers, tuple(outputs), kept)
 
 
 def open_path(
@@ -110,31 +150,90 @@ def _options(optimization: str, threads: int, custom_ops: str) -> Any:
     options = ort.SessionOptions()
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, OPTIMIZATION_LEVELS[optimization])
     options.log_severity_level = _SILENT
+    _share_arena()
+    options.add_session_config_entry("session.use_env_allocators", "1")
     if threads:
         options.intra_op_num_threads = threads
-    if custom_ops:
+    for library in libraries(custom_ops):
         try:
-            options.register_custom_ops_library(custom_ops)
+            options.register_custom_ops_library(library)
         except Exception as error:
             raise ParityError(
                 f"the custom operator library cannot be loaded: {error}",
-                where=custom_ops,
+                where=library,
                 fix="build it for this version of ONNX Runtime and give its full path",
             ) from error
     return options
 
 
-def _session(source: str | bytes, options: Any, providers: Sequence[Any], outputs: tuple[str, ...]) -> Run:
+@contextlib.contextmanager
+def _detached(model: ir.Model) -> Iterator[dict[str, np.ndarray]]:
+    """The weights that are too much for the bytes of `model`, which declares them as external data in this block."""
+    import onnx_ir as ir
+
+    plain = {ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.INT32, ir.DataType.INT64}
+    large = [
+        (value, tensor)
+        for value in model.graph.initializers.values()
+        if (tensor := value.const_value) is not None
+        and not isinstance(tensor, ir.ExternalTensor)
+        and tensor.dtype in plain
+        and tensor.nbytes >= _DETACHED_SIZE
+    ]
+    if sum(tensor.nbytes for _, tensor in large) <= _INLINE_LIMIT:
+        yield {}
+        return
+    weights = {str(value.name): tensor.numpy() for value, tensor in large}
+    try:
+        for value, tensor in large:
+            value.const_value = ir.ExternalTensor(
+                "held in memory",
+                0,
+                tensor.nbytes,
+                tensor.dtype,
+                shape=ir.Shape(tensor.shape.numpy()),
+                name=str(value.name),
+            )
+        yield weights
+    finally:
+        for value, tensor in large:
+            value.const_value = tensor
+
+
+@functools.cache
+def _share_arena() -> None:
+    """Gives all CPU sessions of the process one arena, so that a chunk's session writes where the last one wrote.
+
+    Fresh memory is mapped page by page at the first touch: a run that returns a quarter of the tensors of the PP-OCRv4
+    detector takes 0.055 s into fresh memory and 0.024 s into used memory (measured).
+    """
+    import onnxruntime as ort
+
+    memory = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
+    # No limit, growth by powers of two (fewer and larger regions can be joined again), the runtime's own chunk sizes.
+    growth = {"max_mem": 0, "arena_extend_strategy": 0, "initial_chunk_size_bytes": -1, "max_dead_bytes_per_chunk": -1}
+    ort.create_and_register_allocator(memory, ort.OrtArenaCfg(growth))
+
+
+def _session(
+    source: str | bytes,
+    options: Any,
+    providers: Sequence[Any],
+    outputs: tuple[str, ...],
+    kept: Mapping[str, Any] = MappingProxyType({}),
+) -> Run:
+    """The session as a function that keeps `kept` alive: weights that the runtime may read where they lie."""
     import onnxruntime as ort
 
     with _refusal("ONNX Runtime cannot load the model", source if isinstance(source, str) else ""):
         session = ort.InferenceSession(source, options, providers=list(providers))
     declared = {value.name: value.type for value in session.get_inputs()}
+    alive = (session, kept)
 
     def run(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         feeds = {name: _to_runtime(array, declared[name]) for name, array in arrays.items() if name in declared}
         with _refusal("ONNX Runtime failed while running the model", ""):
-            values = session.run_with_ort_values(list(outputs), feeds)
+            values = alive[0].run_with_ort_values(list(outputs), feeds)
         return {name: _from_runtime(value) for name, value in zip(outputs, values, strict=True)}
 
     return run
@@ -168,7 +267,7 @@ def _advice(message: str) -> str:
 def _to_runtime(array: np.ndarray, declared: str) -> Any:
     import onnxruntime as ort
 
-    array = np.ascontiguousarray(array)
+    array = np.asarray(array, order="C")  # not ascontiguousarray, which makes scalars 1-D
     if declared in _ML_TYPES:
         bits = array.view(np.uint16 if array.dtype.itemsize == 2 else np.uint8)
         return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, _ML_TYPES[declared][1])

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from parityscope.backends import Capture, backend
+from parityscope.backends._process import end_with_parent
 from parityscope.backends.targets import parse_target
 from parityscope.case import Sample
 from parityscope.case.model import load_model
@@ -36,6 +37,13 @@ def main(scratch: Path, requests: IO[str], answers: IO[str]) -> None:
                 answer = _opened(session) if request["do"] == "open" else _run(session, scratch, request)
             except ParityError as error:
                 answer = {"problem": error.problem, "where": error.where, "fix": error.fix}
+            except MemoryError:
+                fix = "free some, take a smaller batch, or lower --memory"
+                answer = {"problem": f"{job['target']} ran out of memory", "where": "", "fix": fix}
+            except OSError as error:
+                problem = f"{job['target']} cannot hand over its tensors: {error.strerror or error}"
+                fix = "free some disk space, or name another folder for scratch files: TMPDIR=/path"
+                answer = {"problem": problem, "where": str(error.filename or scratch), "fix": fix}
             answers.write(json.dumps(answer) + "\n")
             answers.flush()
 
@@ -62,6 +70,7 @@ def _run(session: Session, scratch: Path, request: dict[str, Any]) -> dict[str, 
 
 
 if __name__ == "__main__":
+    end_with_parent()
     with os.fdopen(int(sys.argv[2]), "r", encoding="utf-8") as _requests:  # noqa: SIM117 - two pipes, two lines
         with os.fdopen(int(sys.argv[3]), "w", encoding="utf-8") as _answers:
             main(Path(sys.argv[1]), _requests, _answers)

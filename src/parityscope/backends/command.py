@@ -22,9 +22,10 @@ import numpy as np
 
 from parityscope.backends import Backend, Capture, Probe, Session
 from parityscope.backends._process import run_program
-from parityscope.case.formats.npz import write_npz
+from parityscope.case.formats import retyped
+from parityscope.case.formats.npz import open_npz, write_npz
+from parityscope.case.formats.safetensors_file import open_safetensors
 from parityscope.errors import ParityError
-from parityscope.trace import read_safetensors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -36,6 +37,7 @@ __all__ = ["BACKEND", "exchange"]
 
 STEM = "000000"
 _DEFAULT_TIMEOUT_S = 600.0  # chosen: a sample that takes longer is taken for a hang; timeout= changes it
+_LONGEST_S = 1e6  # chosen: 11 days; the kernel's timers take no infinity
 
 
 def _probe() -> Probe:
@@ -44,7 +46,12 @@ def _probe() -> Probe:
 
 @contextlib.contextmanager
 def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
-    words = shlex.split(target.option("run"))
+    try:
+        words = shlex.split(target.option("run"))
+    except ValueError as error:
+        raise ParityError(
+            f"run= cannot be split into words: {error}", where=target.option("run"), fix="close the quote"
+        ) from None
     if not words:
         raise ParityError("command needs the program to run", fix="write command?run=./infer.sh")
     if shutil.which(words[0]) is None:
@@ -67,8 +74,8 @@ def seconds(text: str, default: float) -> float:
         value = float(text.removesuffix("s"))
     except ValueError:
         value = -1.0
-    if not value > 0:
-        raise ParityError(f"timeout={text!r} is not a number of seconds", fix="write timeout=60")
+    if not 0 < value <= _LONGEST_S:
+        raise ParityError(f"timeout={text!r} is not a number of seconds up to {_LONGEST_S:g}", fix="write timeout=60")
     return value
 
 
@@ -85,7 +92,7 @@ def exchange(words: list[str], model: Model, sample: Sample, timeout: float) -> 
         write_npz(source / f"{STEM}.npz", sample.arrays)
         (source / "manifest.json").write_text(json.dumps(_manifest(model, sample), indent=1), encoding="utf-8")
         run_program([*words, str(source), str(sink)], timeout=timeout, doing=f"sample {sample.name}")
-        return _read(sink, words[0])
+        return _read(sink, words[0], {value.name: value.dtype for value in model.outputs})
 
 
 def _manifest(model: Model, sample: Sample) -> dict[str, object]:
@@ -101,20 +108,30 @@ def _manifest(model: Model, sample: Sample) -> dict[str, object]:
     }
 
 
-def _read(folder: Path, program: str) -> dict[str, np.ndarray]:
+def _read(folder: Path, program: str, dtypes: Mapping[str, str]) -> dict[str, np.ndarray]:
     packed = folder / f"{STEM}.npz"
     plain = folder / f"{STEM}.safetensors"
     fix = f"let it write {STEM}.npz or {STEM}.safetensors, with its outputs by name, into its second argument"
-    if packed.is_file():
-        try:
-            with np.load(packed, allow_pickle=False) as file:
-                return {name: file[name] for name in file.files}
-        except (ValueError, OSError, EOFError, KeyError) as error:
-            raise ParityError(f"{program} wrote a file that cannot be read: {error}", fix=fix) from error
-    if plain.is_file():
-        return {name: np.array(tensor.load()) for name, tensor in read_safetensors(plain).items()}
-    written = ", ".join(sorted(path.name for path in folder.iterdir())) or "nothing"
-    raise ParityError(f"{program} ended well but wrote no outputs (it wrote: {written})", fix=fix)
+    if not (packed.is_file() or plain.is_file()):
+        written = ", ".join(sorted(path.name for path in folder.iterdir())) or "nothing"
+        raise ParityError(f"{program} ended well but wrote no outputs (it wrote: {written})", fix=fix)
+    try:
+        stored = open_npz([packed], program) if packed.is_file() else open_safetensors([plain], program)
+        arrays = stored.read(0, stored.names(0))
+    except ParityError as error:
+        raise ParityError(f"{program} wrote a file that is no good: {error.problem}", fix=fix) from error
+    return {name: _meant(name, array, program, dtypes.get(name, "")) for name, array in arrays.items()}
+
+
+def _meant(name: str, array: np.ndarray, program: str, declared: str) -> np.ndarray:
+    """The array, where its dtype got lost as bytes in an .npz: two bytes are bfloat16, one byte is what is declared."""
+    array = retyped(array, "bfloat16" if array.dtype.itemsize == 2 else declared)
+    if array.dtype.type is np.void:
+        raise ParityError(
+            f"{program} wrote {name!r} as {array.dtype}, and nothing says what that means",
+            fix=f"let it write float32, or {STEM}.safetensors",
+        )
+    return array
 
 
 BACKEND = Backend(

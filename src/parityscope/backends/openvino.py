@@ -6,8 +6,9 @@ read from the compiled model (`get_runtime_model`): every executed layer tells i
 nodes fused into it. That is the `ExecutedGraph`.
 
 **What can be observed.** A tensor that is marked as an output cannot be fused over. By default (`observe=layers`) only
-the last tensor of each executed layer is marked, which leaves the fused layers as they were; `observe=all` marks every
-tensor that was asked for. What marking changes at the outputs is measured by whoever captures.
+the last tensor of each executed layer is marked, which leaves the fused layers as they were, and is read in the format in which
+the layer writes it (reading it in float32 would change the layer's precision); `observe=all` marks every tensor that
+was asked for. What marking changes at the outputs is measured by whoever captures.
 
 Names: OpenVINO's ONNX reader keeps value names as tensor names and node names as friendly names; a layer lists the
 friendly names fused into it in `originalLayersNames`.
@@ -19,7 +20,6 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends import Backend, Capture, Probe, Session
-from parityscope.case.graph import sites
 from parityscope.errors import ParityError
 from parityscope.records import ExecutedGraph, ExecutedLayer, Skip
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BACKEND"]
 
+_HALVES = {"f16", "bf16"}
 _ELEMENT_TYPES = {"f32": "f32", "f16": "f16", "bf16": "bf16"}
 _PRECISIONS = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "f32": "f32", "f16": "f16", "bf16": "bf16"}
 # Layers that move or hold data; they say nothing about the arithmetic.
@@ -69,16 +70,21 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     names = {value.name: index for index, value in enumerate(model.outputs)}
     absent: list[Skip] = []
     captured: dict[str, int] = {}
+    types: dict[int, str] = {}
     executed = None
     if capture.tensors:
         wanted: Sequence[str] = capture.tensors
         if observe == "layers":
             plain = _compile(core, source, settings, model)
             executed = _executed(plain, precision)
-            wanted, absent = _borders(model, executed, capture.tensors)
+            borders, absent = _borders(model, executed, capture.tensors)
+            wanted = list(borders)
             source = _read(core, model)
         captured, missing = _mark(source, [name for name in wanted if name not in names])
         absent.extend(missing)
+        if observe == "layers":
+            types = {declared + place: borders[name] for name, place in captured.items() if borders[name] in _HALVES}
+        source = _read_as_stored(source, types)
     compiled = _compile(core, source, settings, model)
     executed = executed or _executed(compiled, precision)
     request = compiled.create_infer_request()
@@ -94,8 +100,7 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
                 where=str(model.path),
                 fix="check that plain OpenVINO runs this model on this input",
             ) from error
-        # The request's memory is used again by the next sample, so results are copied out.
-        return {name: request.get_output_tensor(index).data.copy() for name, index in order.items()}
+        return {name: _as_numpy(request.get_output_tensor(index)) for name, index in order.items()}
 
     yield Session(
         run=run,
@@ -151,31 +156,48 @@ def _mark(source: Any, wanted: Sequence[str]) -> tuple[dict[str, int], list[Skip
     return positions, absent
 
 
-def _borders(model: Model, executed: ExecutedGraph, wanted: Sequence[str]) -> tuple[list[str], list[Skip]]:
-    """Those of `wanted` that are the last tensor of an executed layer, and a Skip for each of the others."""
-    places = sites(model.graph())
-    by_node: dict[str, list[str]] = {}
-    for tensor, site in places.items():
-        by_node.setdefault(site.node, []).append(tensor)
-        by_node.setdefault(tensor, []).append(tensor)
-    last: set[str] = set()
-    layer_of: dict[str, str] = {}
-    for layer in executed.layers:
-        members = [tensor for node in layer.nodes for tensor in by_node.get(node, [])]
-        if members:
-            deepest = max(places[tensor].index for tensor in members)
-            last.update(tensor for tensor in members if places[tensor].index == deepest)
-            layer_of.update((tensor, layer.name) for tensor in members)
-    skips = [
-        Skip(
-            what=f"tensor {name}",
-            reason=f"fused into layer {layer_of[name]}" if name in layer_of else "inside a fused layer",
-            fix="observe=all marks it, and changes the fusion",
-        )
-        for name in wanted
-        if name not in last
-    ]
-    return [name for name in wanted if name in last], skips
+def _borders(model: Model, executed: ExecutedGraph, wanted: Sequence[str]) -> tuple[dict[str, str], list[Skip]]:
+    """Those of `wanted` in which an executed layer ends, with the format that it writes, and a Skip for each other."""
+    from parityscope.arithmetic.fusion.following import ends, follow
+
+    graph = model.graph()
+    last = ends(executed, graph)
+    stored = {name: kernel.stored for kernel in follow(executed, graph).kernels for name in kernel.values}
+    layer_of = {node: layer.name for layer in executed.layers for node in layer.nodes}
+    skips = []
+    for name in wanted:
+        if name not in last:
+            layer = layer_of.get(model.sites[name].node, layer_of.get(name, "")) if name in model.sites else ""
+            reason = f"fused into layer {layer}" if layer else "inside a fused layer"
+            fix = "observe=all marks it, and changes the fusion"
+            skips.append(Skip(what=f"tensor {name}", reason=reason, fix=fix))
+    return {name: stored.get(name, "f32") for name in wanted if name in last}, skips
+
+
+def _read_as_stored(source: Any, types: Mapping[int, str]) -> Any:
+    """The model whose outputs at the given places are given back in these formats, without a conversion.
+
+    A result in float32 makes OpenVINO run everything between it and the product above it in float32 (measured; see
+    docs/numerics.md): what one looks at would be another program.
+    """
+    import openvino as ov
+    from openvino.preprocess import PrePostProcessor
+
+    steps = PrePostProcessor(source)
+    for place, stored in types.items():
+        steps.output(place).tensor().set_element_type(getattr(ov.Type, stored))
+    return steps.build() if types else source
+
+
+def _as_numpy(tensor: Any) -> np.ndarray:
+    """A copy of a tensor's elements: the request's memory is used again by the next sample."""
+    import ml_dtypes
+
+    data = tensor.data
+    if tensor.get_element_type().get_type_name() == "bf16":
+        data = data.view(ml_dtypes.bfloat16)
+    copy: np.ndarray = data.copy()
+    return copy
 
 
 def _executed(compiled: Any, requested: str) -> ExecutedGraph:

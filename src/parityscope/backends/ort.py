@@ -17,18 +17,23 @@ import platform
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends import Backend, Capture, Probe, Session
-from parityscope.backends._onnxruntime import OPTIMIZATION_LEVELS, open_path, open_session
+from parityscope.backends._libraries import libraries
+from parityscope.backends._onnxruntime import OPTIMIZATION_LEVELS, open_bytes, open_path
+from parityscope.case.extending import with_outputs
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import numpy as np
 
     from parityscope.case import Model, Sample
     from parityscope.records import Target
 
-__all__ = ["BACKEND"]
+__all__ = ["BACKEND", "unregistered"]
+
+_UNREGISTERED = "is not a registered function/op"  # ONNX Runtime's words (graph.cc)
+_PROBE_IR_VERSION = 8  # of ONNX 1.13: every runtime in use reads it
 
 _HALF = {"f16": "float16", "bf16": "bfloat16"}
 
@@ -50,9 +55,11 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     outputs = [value.name for value in model.outputs]
     custom_ops = target.option("custom_ops")
     if capture.tensors:
-        run = open_session(
-            model.graph(),
-            outputs=[*outputs, *(name for name in capture.tensors if name not in outputs)],
+        marked = [name for name in capture.tensors if name not in outputs]
+        _check_known(model, marked)
+        run = open_bytes(
+            with_outputs(model.path, marked),
+            outputs=[*outputs, *marked],
             optimization=level,
             threads=threads,
             providers=providers,
@@ -73,6 +80,42 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
         return run(sample.arrays)
 
     yield Session(run=run_sample, disturbs="outputs marked" if capture.tensors else "none", environment=environment)
+
+
+def unregistered(operators: Iterable[tuple[str, str]], opsets: Mapping[str, int], library: str) -> set[tuple[str, str]]:
+    """Those of `operators` (domain, type) that ONNX Runtime does not have, with `library` registered if it is given.
+
+    Each is asked for in a model of one node: what the runtime says of an unknown operator comes before anything else.
+
+    Raises:
+        ParityError: the library cannot be loaded.
+    """
+    import onnx.helper
+
+    missing = set()
+    for domain, kind in operators:
+        value = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)
+        graph = onnx.helper.make_graph([onnx.helper.make_node(kind, [], ["y"], domain=domain)], "probe", [], [value])
+        imports = [onnx.helper.make_opsetid(name, version) for name, version in opsets.items()]
+        model = onnx.helper.make_model(graph, opset_imports=imports, ir_version=_PROBE_IR_VERSION)
+        try:
+            open_bytes(model.SerializeToString(), outputs=["y"], custom_ops=library)
+        except ParityError as refusal:
+            if refusal.where in libraries(library):
+                raise
+            if _UNREGISTERED in refusal.problem:
+                missing.add((domain, kind))
+    return missing
+
+
+def _check_known(model: Model, names: Sequence[str]) -> None:
+    unknown = next((name for name in names if name not in model.sites), None)
+    if unknown is not None:
+        raise ParityError(
+            f"the graph computes no value {unknown!r}",
+            where=str(model.path),
+            fix="take a name from `parityscope run MODEL --all-tensors`",
+        )
 
 
 def _providers(target: Target) -> tuple[list[Any], dict[str, str]]:

@@ -9,7 +9,6 @@ and so may change results, and a difference is a fact about the deployment.
 from __future__ import annotations
 
 import contextlib
-import functools
 import shutil
 import time
 from collections.abc import Callable
@@ -20,10 +19,11 @@ import numpy as np
 
 from parityscope.backends import Capture, Session, backend
 from parityscope.backends._child import open_in_child
-from parityscope.backends._onnxruntime import open_session
+from parityscope.backends._onnxruntime import open_bytes
 from parityscope.backends.command import seconds
+from parityscope.backends.resuming import ledger_of
 from parityscope.backends.targets import check_target, format_target
-from parityscope.case.graph import SHAPE_SUFFIX, values, with_shapes
+from parityscope.case.extending import SHAPE_SUFFIX, inferred_shapes, with_shape_outputs
 from parityscope.case.model import load_model
 from parityscope.errors import ParityError
 from parityscope.records import Skip, Target
@@ -116,13 +116,17 @@ def record(model: Model, inputs: Inputs, target: Target, request: Request, progr
     own = model_of(model, target)
     chunks = plan_chunks(own, inputs.sample(request.samples[0]), request.tensors, request.memory // 2)
     _check_room(chunks, len(request.samples), request.folder)
+    ledger = ledger_of(request.folder, target, own)
     tensors: dict[tuple[int, str], np.ndarray | StoredTensor] = dict(plain.tensors)
     absent: dict[str, Skip] = {}
     disturbance = 0.0
     spent = plain.seconds
     last = plain
     for number, chunk in enumerate(chunks):
-        last = _record_chunk(model, inputs, target, request, tuple(chunk), number, progress)
+        kept = ledger.kept(request.label, number, request.samples, tuple(chunk)) if ledger else None
+        last = kept or _record_chunk(model, inputs, target, request, tuple(chunk), number, progress)
+        if ledger and kept is None:
+            ledger.keep(request.label, number, tuple(chunk), last)
         disturbance = max(disturbance, _distance(plain, last))
         # Outputs of the last chunk stay: they belong to the same run as the tensors just before them.
         tensors.update(last.tensors)
@@ -145,15 +149,23 @@ def record(model: Model, inputs: Inputs, target: Target, request: Request, progr
 
 
 def tensor_shapes(model: Model, sample: Sample, names: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """The shapes of intermediate tensors on one sample, by running the model with a Shape node behind each.
+    """The shapes of intermediate tensors on one sample: by shape inference, and by one run where that cannot tell.
 
-    One inference whatever the number of tensors, and no tensor is kept.
+    The run has a Shape node behind each tensor that is open; no tensor is kept.
     """
-    graph = model.graph()
-    run = open_session(graph, outputs=with_shapes(graph, names), folder=model.path.parent)
-    return {
-        name.removesuffix(SHAPE_SUFFIX): tuple(int(dim) for dim in shape) for name, shape in run(sample.arrays).items()
-    }
+    found = inferred_shapes(model.path, {name: array.shape for name, array in sample.arrays.items()})
+    left = [name for name in names if name not in found]
+    if left:
+        # Nothing is optimized: a session that runs once would spend longer on that than it saves.
+        run = open_bytes(
+            with_shape_outputs(model.path, left),
+            outputs=[name + SHAPE_SUFFIX for name in left],
+            optimization="disabled",
+            folder=model.path.parent,
+        )
+        for name, shape in run(sample.arrays).items():
+            found[name.removesuffix(SHAPE_SUFFIX)] = tuple(int(dim) for dim in shape)
+    return {name: found[name] for name in names}
 
 
 def plan_chunks(model: Model, sample: Sample, names: Sequence[str], limit: int) -> list[dict[str, int]]:
@@ -181,17 +193,7 @@ def plan_chunks(model: Model, sample: Sample, names: Sequence[str], limit: int) 
 def observable(model: Model) -> list[str]:
     """Names of the intermediate tensors that could be captured, in topological order, outputs left out."""
     outputs = {value.name for value in model.outputs}
-    return [name for name in _computed(model.path, model.sha256) if name not in outputs]
-
-
-@functools.lru_cache(maxsize=8)
-def _computed(path: Path, sha256: str) -> tuple[str, ...]:
-    """Names of everything that nodes compute; read once for each digest, because reading a graph takes long."""
-    from parityscope.case.model import read_graph
-
-    if not sha256:
-        raise ValueError("a model without a digest cannot be told from another")
-    return tuple(str(value.name) for value in values(read_graph(path)))
+    return [name for name in model.sites if name not in outputs]
 
 
 def _record_chunk(
@@ -273,7 +275,8 @@ def _is_number(array: object) -> bool:
 def _check_room(chunks: Sequence[Mapping[str, int]], samples: int, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     needed = samples * sum(sum(chunk.values()) for chunk in chunks)
-    free = shutil.disk_usage(folder).free
+    # What an interrupted run left here is used again or written over.
+    free = shutil.disk_usage(folder).free + sum(path.stat().st_size for path in folder.glob("*.safetensors"))
     if needed > free:
         raise ParityError(
             f"the tensors need {needed / 2**30:.1f} GiB and the disk has {free / 2**30:.1f} GiB free",

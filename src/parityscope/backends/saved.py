@@ -1,9 +1,12 @@
 """Outputs recorded elsewhere: `saved?path=...`, so that any deployment can be judged without being here.
 
-**What is read.** An .npz or .safetensors (one sample), a folder of them (the files in the order of their names are the
-samples), a recording (a folder with `outputs/`), Polygraphy's `--save-outputs` JSON or folder, trtexec's
-`--exportOutput` JSON, and a folder of raw bytes (`--dumpRawBindingsToFile`, or `<name>.bin`). Recording i belongs to
-sample i of the data.
+**What is read.** An .npz or .safetensors (one sample), a folder of them (each file is a sample), a recording (a folder
+with `outputs/`), Polygraphy's `--save-outputs` JSON or folder, trtexec's `--exportOutput` JSON, and a folder of raw
+bytes (`--dumpRawBindingsToFile`, or `<name>.bin`).
+
+**Which belongs to which sample.** In a folder a recording is paired with its sample by file name, so that a file that is
+missing is an error and shifts nothing (`backends/_matching.py` has the rules; `pair=order` pairs by position instead).
+In one file that holds many samples, recording i belongs to sample i of the data.
 
 **Names** must be those of the model; `map=old:new,old2:new2` renames explicitly. A tensor that only one of the two
 sides has is listed with its reason, never matched loosely. Arrays are given back as they were recorded: shapes and
@@ -24,6 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.backends import Backend, Capture, Probe, Session
+from parityscope.backends._matching import matching
 from parityscope.case.conformance import settled
 from parityscope.case.formats import UNREADABLE, Stored, retyped, unreadable
 from parityscope.case.formats.folder import survey
@@ -35,7 +39,7 @@ from parityscope.errors import ParityError
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from parityscope.case import Model, Sample
     from parityscope.records import Target
@@ -52,6 +56,7 @@ class _Recording:
     stored: Stored
     names: Mapping[str, str]
     dtypes: Mapping[str, str]  # what the model declares, by the model's names
+    match: Callable[[Sample], int]
 
 
 def _probe() -> Probe:
@@ -60,13 +65,13 @@ def _probe() -> Probe:
 
 @contextlib.contextmanager
 def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
-    stored = _stored(model, target)
+    stored, files = _stored(model, target)
     if not stored.labels:
         raise ParityError("the recording holds no samples", where=stored.origin, fix="record at least one inference")
-    recording = _named(model, target, stored)
+    recording = _named(model, target, stored, matching(stored, files, target.option("pair", "name")))
     outputs = [value.name for value in model.outputs]
     wanted = [name for name in dict.fromkeys((*outputs, *capture.tensors)) if name in recording.names]
-    if not any(name in recording.names for name in outputs):
+    if not recording.names.keys() & set(outputs):
         recorded = stored.names(0) or ("nothing",)
         raise ParityError(
             f"the recording has none of the model's outputs ({', '.join(outputs)}); it has {', '.join(recorded)}",
@@ -75,7 +80,7 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
         )
 
     def run(sample: Sample) -> Mapping[str, np.ndarray]:
-        return _recorded(recording, sample.index, wanted)
+        return _recorded(recording, sample, wanted)
 
     yield Session(
         run=run,
@@ -85,7 +90,8 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     )
 
 
-def _stored(model: Model, target: Target) -> Stored:
+def _stored(model: Model, target: Target) -> tuple[Stored, tuple[str, ...]]:
+    """The recording, and the name of each sample's own file (or folder); none where one file holds them all."""
     text = target.option("path")
     path = Path(text)
     if not text:
@@ -106,21 +112,25 @@ def _stored(model: Model, target: Target) -> Stored:
         raise ParityError(f"only raw bytes need shapes, and {text} is not that", fix="leave shapes= out")
     match kind:
         case "npz":
-            return open_npz(files, origin)
+            stored = open_npz(files, origin)
         case "safetensors":
-            return open_safetensors(files, origin)
+            stored = open_safetensors(files, origin)
         case "raw" if found:
-            return open_raw(path, Expected(values=settled(model.outputs), kind="output", shapes=shapes))
+            stored = open_raw(path, Expected(values=settled(model.outputs), kind="output", shapes=shapes))
         case "json" if not found and _is_exported(path):
-            return open_exported(path, model.outputs)
+            stored = open_exported(path, model.outputs)
         case "json":
-            return open_outputs(files, runner, f"Polygraphy's saved outputs {path}")
+            stored = open_outputs(files, runner, f"Polygraphy's saved outputs {path}")
         case _:
             raise ParityError(
                 f"{path.name} is of no kind that outputs can be read from",
                 where=str(path),
                 fix="give an .npz, .safetensors, a Polygraphy or trtexec .json, or a folder of those or of raw bytes",
             )
+    own = tuple(file.name for file in files) if kind == "json" else stored.labels
+    # A Polygraphy file may hold any number of iterations, and a folder of blobs may be one sample.
+    alone = found is not None and len(own) == len(stored.labels) and all((path / name).exists() for name in own)
+    return stored, own if alone else ()
 
 
 def _is_exported(path: Path) -> bool:
@@ -137,16 +147,14 @@ def _shapes(text: str) -> dict[str, tuple[int, ...]]:
     shapes = {}
     for item in text.split(",") if text else []:
         name, colon, dims = item.rpartition(":")
-        try:
+        if colon and all(dim.isdecimal() for dim in dims.split("x") if dims):
             shapes[name] = tuple(int(dim) for dim in dims.split("x") if dims)
-        except ValueError:
-            colon = ""
-        if not colon:
+        else:
             raise ParityError(f"{item!r} is no shape", fix="write shapes=NAME:1x3x224x224,OTHER:1x10")
     return shapes
 
 
-def _named(model: Model, target: Target, stored: Stored) -> _Recording:
+def _named(model: Model, target: Target, stored: Stored, match: Callable[[Sample], int]) -> _Recording:
     recorded = stored.names(0)
     known = {value.name for value in model.outputs} | _inside(model)
     renames = _renames(target.option("map"), set(recorded), known)
@@ -161,7 +169,7 @@ def _named(model: Model, target: Target, stored: Stored) -> _Recording:
             )
         names[new] = old
     dtypes = {value.name: value.dtype for value in model.outputs}
-    return _Recording(stored=stored, names=names, dtypes=dtypes)
+    return _Recording(stored=stored, names=names, dtypes=dtypes, match=match)
 
 
 def _renames(text: str, recorded: set[str], known: set[str]) -> dict[str, str]:
@@ -189,18 +197,13 @@ def _inside(model: Model) -> set[str]:
     return {str(value.name) for node in model.graph().graph for value in node.outputs if value.name}
 
 
-def _recorded(recording: _Recording, index: int, wanted: list[str]) -> dict[str, np.ndarray]:
+def _recorded(recording: _Recording, sample: Sample, wanted: list[str]) -> dict[str, np.ndarray]:
     stored = recording.stored
-    if not 0 <= index < len(stored.labels):
-        raise ParityError(
-            f"sample {index} was not recorded: the recording holds {len(stored.labels)}",
-            where=stored.origin,
-            fix=f"record every sample, or judge fewer: --samples {len(stored.labels)}",
-        )
+    index = recording.match(sample)
     missing = [name for name in wanted if recording.names[name] not in stored.names(index)]
     if missing:
         raise ParityError(
-            f"sample {index} ({stored.labels[index]}) has no {missing[0]!r}, which sample 0 has",
+            f"sample {sample.index} ({stored.labels[index]}) has no {missing[0]!r}, which {stored.labels[0]} has",
             where=stored.origin,
             fix="record the same tensors for every sample",
         )
@@ -240,6 +243,7 @@ BACKEND = Backend(
         "path": "the file or folder of outputs",
         "runner": "which runner of Polygraphy's file, when there are several",
         "map": "recorded names to the model's: old:new,old2:new2",
+        "pair": "name (default: by file name where both sides have names) or order (recording i belongs to sample i)",
         "shapes": "shapes of raw bytes whose dimensions the model leaves open: name:1x3x4,other:1x10",
     },
     precisions=("f32", "tf32", "f16", "bf16", "int8"),

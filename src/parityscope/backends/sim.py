@@ -6,7 +6,10 @@ behind every operator, and the weights; `sim:tf32` rounds the inputs of products
 runs as it is typed: its float16 and bfloat16 values are rounded to their own formats, which ONNX Runtime itself does
 not do on a CPU.
 
-**What it leaves out.** Fusion: an engine that keeps a chain of operators in registers rounds less often. Accumulators
+**Fusion.** An engine that keeps a chain of operators in registers rounds less often, and keeps some operators in FP32.
+`profile=openvino`, `onnxruntime-cuda` or `tensorrt` rounds where that engine would; without one every operator rounds.
+
+**What it leaves out.** Accumulators
 narrower than FP32. Kernels that ignore TF32. Weights beyond the range of the format become infinite as in IEEE 754, or
 the largest finite number with `overflow=saturate`, as TensorRT makes them; tensors overflow to infinity (in float8
 they follow `overflow` too). `range=unbounded` leaves float16 FP32's range, so that only its rounding is seen.
@@ -91,7 +94,15 @@ def _simulation(model: Model, target: Target) -> Simulation:
         bounded = target.option("range", "format")
         if bounded not in {"format", "unbounded"}:
             raise ParityError(f"range={bounded!r} is not known", fix="use range=format|unbounded")
-        return simulate(model.graph(), target.precision, overflow=_OVERFLOW[overflow], bounded=bounded == "format")
+        return simulate(
+            model.graph(),
+            target.precision,
+            overflow=_OVERFLOW[overflow],
+            bounded=bounded == "format",
+            profile=target.option("profile", "none"),
+        )
+    if "profile" in dict(target.options):
+        raise ParityError("a fusion profile needs a precision", fix="add :f16 or :bf16, or leave profile= out")
     if "overflow" in dict(target.options):
         raise ParityError("a model that runs as it is typed rounds no weights", fix="leave overflow= out, or add :f16")
     return detype(model.graph())
@@ -116,6 +127,7 @@ BACKEND = Backend(
     title="Simulation of reduced precision (ONNX Runtime CPU)",
     options={
         "overflow": "weights beyond the format's range: infinity (default) or saturate",
+        "profile": "whose fusion is simulated: none (default), openvino, onnxruntime-cuda or tensorrt",
         "range": "format (default); unbounded rounds as float16 does and keeps FP32's range",
         "threads": "threads inside an operator; 0 leaves it to the runtime",
     },

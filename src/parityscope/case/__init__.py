@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from parityscope.case.inputs import Inputs, Sample, load_inputs
 from parityscope.case.model import Model, load_model
-from parityscope.errors import ParityError
-from parityscope.records import Policy
+from parityscope.case.policy import DECLARED, declared_policy
 
 if TYPE_CHECKING:
-    from parityscope.records import Budget, Target
+    from parityscope.records import Policy
 
 __all__ = ["DECLARED", "Case", "Inputs", "Model", "Sample", "declared_policy", "load_inputs", "load_model"]
 
@@ -24,23 +23,3 @@ class Case:
     model: Model
     inputs: Inputs
     policy: Policy
-
-
-# Arithmetics that a candidate may declare.
-DECLARED = ("f32", "tf32", "f16", "bf16")
-
-
-def declared_policy(declared: str, candidate: Target, budgets: tuple[Budget, ...] = ()) -> Policy:
-    """The policy of a candidate: `declared` if it is given, else what its target says, else FP32 without TF32.
-
-    Raises:
-        ParityError: there is no such arithmetic.
-    """
-    if declared and declared not in DECLARED:
-        raise ParityError(f"{declared!r} is no declared arithmetic", fix=f"use one of: {', '.join(DECLARED)}")
-    if declared:
-        return Policy(declared=declared, declared_reason="given with --declared", budgets=budgets)
-    if candidate.precision in DECLARED:
-        said = "the candidate's target says so"
-        return Policy(declared=candidate.precision, declared_reason=said, budgets=budgets)
-    return Policy(budgets=budgets)

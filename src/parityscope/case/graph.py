@@ -17,19 +17,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from parityscope.errors import ParityError
-from parityscope.records import Site, Skip
+from parityscope.records import Site
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import onnx_ir as ir
 
 __all__ = [
     "Severed",
     "closure",
+    "computing",
     "constant_value",
     "consumers",
-    "cut_behind",
+    "dependencies",
     "inject",
     "mark_outputs",
     "node_name",
@@ -38,12 +39,10 @@ __all__ = [
     "sites",
     "subgraph",
     "values",
-    "with_shapes",
 ]
 
 SEVERED_SUFFIX = "::candidate"
 DELTA_SUFFIX = "::delta"
-SHAPE_SUFFIX = "::shape"
 _CLEAN_SUFFIX = "::clean"
 
 
@@ -61,7 +60,7 @@ def values(model: ir.Model) -> list[ir.Value]:
 
 def sites(model: ir.Model) -> dict[str, Site]:
     """A `Site` for every value that `values` gives, by value name."""
-    order = {id(node): index for index, node in enumerate(_computing(model))}
+    order = {id(node): index for index, node in enumerate(computing(model))}
     found: dict[str, Site] = {}
     for value in values(model):
         node = value.producer()
@@ -99,19 +98,6 @@ def mark_outputs(model: ir.Model, names: Sequence[str]) -> None:
     model.graph.outputs.extend(known[name] for name in names)
 
 
-def with_shapes(model: ir.Model, names: Iterable[str]) -> list[str]:
-    """Adds a Shape node to each of the values `names`; gives the names of the shape values."""
-    import onnx_ir as ir
-
-    known = _by_name(model)
-    added = []
-    for name in names:
-        value = ir.Value(name=name + SHAPE_SUFFIX)
-        model.graph.append(ir.Node("", "Shape", [known[name]], outputs=[value]))
-        added.append(name + SHAPE_SUFFIX)
-    return added
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Severed:
     """A graph whose consumers of observed tensors read inputs named `<tensor>::candidate`.
@@ -134,7 +120,7 @@ def sever(model: ir.Model, observed: Mapping[str, tuple[str, int]]) -> Severed:
     import onnx_ir as ir
 
     known = _by_name(model)
-    order = {id(node): index for index, node in enumerate(_computing(model))}
+    order = {id(node): index for index, node in enumerate(computing(model))}
     for name, (dtype, rank) in observed.items():
         value = known[name]
         severed = ir.Value(
@@ -151,8 +137,8 @@ def sever(model: ir.Model, observed: Mapping[str, tuple[str, int]]) -> Severed:
         reads[name] = tuple(
             str(value.name).removesuffix(SEVERED_SUFFIX) for value in inputs if str(value.name).endswith(SEVERED_SUFFIX)
         )
-        computing = sorted((node for node in members if id(node) in order), key=lambda node: order[id(node)])
-        nodes[name] = tuple(node_name(node, order[id(node)]) for node in computing)
+        own = sorted((node for node in members if id(node) in order), key=lambda node: order[id(node)])
+        nodes[name] = tuple(node_name(node, order[id(node)]) for node in own)
     return Severed(model=model, reads=reads, nodes=nodes)
 
 
@@ -223,7 +209,7 @@ def closure(wanted: Iterable[ir.Value]) -> tuple[list[ir.Node], list[ir.Value]]:
             free.setdefault(id(value), value)
         elif id(node) not in nodes:
             nodes[id(node)] = node
-            stack.extend(_reads(node))
+            stack.extend(dependencies(node))
     return list(nodes.values()), list(free.values())
 
 
@@ -239,8 +225,8 @@ def region(model: ir.Model, tensor: str, observed: Iterable[str]) -> list[ir.Nod
         if node is None or id(node) in found or id(value) in border:
             continue
         found[id(node)] = node
-        stack.extend(_reads(node))
-    return [node for node in _computing(model) if id(node) in found]
+        stack.extend(dependencies(node))
+    return [node for node in computing(model) if id(node) in found]
 
 
 def consumers(value: ir.Value) -> list[ir.Node]:
@@ -248,63 +234,7 @@ def consumers(value: ir.Value) -> list[ir.Node]:
     return list(dict.fromkeys(node for node, _ in value.uses()))
 
 
-def constant_value(value: ir.Value | None) -> ir.TensorProtocol | None:
-    """The tensor of an initializer or of a Constant node's output; None for anything computed."""
-    import onnx_ir as ir
-
-    return None if value is None else ir.convenience.get_const_tensor(value)
-
-
-def cut_behind(model: ir.Model, refuses: Callable[[ir.Node], bool]) -> tuple[list[ir.Node], list[Skip]]:
-    """Removes the nodes that a runtime refuses and everything that depends on them.
-
-    Gives the refused nodes and one Skip for every graph output that is lost. The graph keeps the outputs that are
-    left; it may have none.
-    """
-    refused: list[ir.Node] = []
-    lost: set[int] = set()
-    for node in model.graph:
-        if refuses(node):
-            refused.append(node)
-        elif not any(id(value) in lost for value in _reads(node)):
-            continue
-        lost.update(id(value) for value in node.outputs)
-    skips = []
-    kept = []
-    for output in model.graph.outputs:
-        if id(output) in lost:
-            ops = ", ".join(sorted({f"{node.domain or 'ai.onnx'}.{node.op_type}" for node in refused}))
-            skips.append(
-                Skip(
-                    what=f"output {output.name}",
-                    reason=f"it depends on an operator that the reference lacks: {ops}",
-                    fix="give the reference the operator: --reference 'ort?custom_ops=/path/to/library.so'",
-                    asked=True,
-                )
-            )
-        else:
-            kept.append(output)
-    model.graph.outputs.clear()
-    model.graph.outputs.extend(kept)
-    doomed = [node for node in model.graph if any(id(value) in lost for value in node.outputs)]
-    for node in reversed(doomed):
-        model.graph.remove(node)
-    return refused, skips
-
-
-def _computing(model: ir.Model) -> list[ir.Node]:
-    return [node for node in model.graph if node.op_type != "Constant"]
-
-
-def _by_name(model: ir.Model) -> dict[str, ir.Value]:
-    graph = model.graph
-    known = {str(value.name): value for value in graph.initializers.values()}
-    known.update((str(value.name), value) for value in graph.inputs)
-    known.update((str(value.name), value) for node in graph for value in node.outputs if value.name)
-    return known
-
-
-def _reads(node: ir.Node) -> Iterator[ir.Value]:
+def dependencies(node: ir.Node) -> Iterator[ir.Value]:
     """What a node depends on: its inputs, and what the bodies of control flow capture from outside."""
     for value in node.inputs:
         if value is not None:
@@ -314,8 +244,28 @@ def _reads(node: ir.Node) -> Iterator[ir.Value]:
             inside = {id(value) for value in body.inputs} | {id(value) for value in body.initializers.values()}
             inside |= {id(value) for inner in body for value in inner.outputs}
             for inner in body:
-                yield from (value for value in _reads(inner) if id(value) not in inside)
+                yield from (value for value in dependencies(inner) if id(value) not in inside)
             yield from (value for value in body.outputs if id(value) not in inside)
+
+
+def constant_value(value: ir.Value | None) -> ir.TensorProtocol | None:
+    """The tensor of an initializer or of a Constant node's output; None for anything computed."""
+    import onnx_ir as ir
+
+    return None if value is None else ir.convenience.get_const_tensor(value)
+
+
+def computing(model: ir.Model) -> list[ir.Node]:
+    """The nodes of the main graph in their order, Constant nodes left out: what topological indices count."""
+    return [node for node in model.graph if node.op_type != "Constant"]
+
+
+def _by_name(model: ir.Model) -> dict[str, ir.Value]:
+    graph = model.graph
+    known = {str(value.name): value for value in graph.initializers.values()}
+    known.update((str(value.name), value) for value in graph.inputs)
+    known.update((str(value.name), value) for node in graph for value in node.outputs if value.name)
+    return known
 
 
 def _bodies(attribute: ir.Attr) -> list[ir.Graph]:

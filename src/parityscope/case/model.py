@@ -8,10 +8,12 @@ external weights stay on disk (memory-mapped), so that models over 2 GB cost not
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from parityscope.case.graph import sites
 from parityscope.errors import ParityError
 from parityscope.records import ValueInfo
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import onnx_ir as ir
+
+    from parityscope.records import Site
 
 __all__ = ["Model", "dtype_name", "load_model", "read_graph"]
 
@@ -41,7 +45,10 @@ _ML_DTYPES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """What an ONNX file declares. Equal digests are equal models (external data is part of the digest)."""
+    """What an ONNX file declares. Equal digests are equal models (external data is part of the digest).
+
+    `sites` holds every value that nodes of the main graph compute, in topological order.
+    """
 
     path: Path
     sha256: str
@@ -52,6 +59,7 @@ class Model:
     ir_version: int
     producer: str
     nodes: int
+    sites: Mapping[str, Site] = field(repr=False, compare=False)
 
     def graph(self) -> ir.Model:
         """A fresh, editable copy of the graph; weights in external files stay there until they are asked for."""
@@ -68,6 +76,7 @@ def load_model(path: str | Path) -> Model:
     if not path.is_file():
         raise ParityError(f"there is no model at {path}", fix="give the path of an .onnx file")
     model = read_graph(path)
+    places = MappingProxyType(sites(model))
     graph = model.graph
     digest = hashlib.sha256()
     nbytes = _digest(path, digest)
@@ -84,6 +93,7 @@ def load_model(path: str | Path) -> Model:
         ir_version=int(model.ir_version or 0),
         producer=" ".join(part for part in (model.producer_name, model.producer_version) if part),
         nodes=sum(1 for _ in graph.all_nodes()),
+        sites=places,
     )
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic import Format
     from parityscope.case import Inputs, Model
+    from parityscope.explanation import Explanation
     from parityscope.records import (
         Evidence,
         ExecutedGraph,
@@ -59,7 +60,8 @@ class Scene:
 
     `declared` is the arithmetic that the candidate says it computes in, `executed` the format that it was seen to
     execute ("" when nobody can see), `storage` the format whose range its tensors have as far as is known.
-    `tensors` holds the compared tensors by name; `graph` is the reference's, to be read only.
+    `tensors` holds the compared tensors by name; `graph` is the reference's, to be read only. `explanations` says of the
+    leading suspects which arithmetic or which other function their introduced error is, by tensor.
     """
 
     model: Model
@@ -74,6 +76,7 @@ class Scene:
     outputs: tuple[Pair, ...]
     tensors: Mapping[str, Pair] = field(default_factory=lambda: MappingProxyType({}))
     localization: Localization | None = None
+    explanations: Mapping[str, Explanation] = field(default_factory=lambda: MappingProxyType({}))
     executed_graph: ExecutedGraph | None = None
     spread: float = 0.0
     disturbance: float = 0.0

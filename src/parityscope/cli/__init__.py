@@ -33,9 +33,8 @@ def _run(words: list[str]) -> int:
         return Exit.UNUSABLE
     except typer.Exit as error:
         return error.exit_code
-    except (typer.Abort, KeyboardInterrupt):
-        print("parityscope: interrupted; no study was written", file=sys.stderr)
-        return Exit.INTERRUPTED
+    except (typer.Abort, KeyboardInterrupt) as interrupt:
+        return _interrupted(interrupt.__cause__)
     except BrokenPipeError:
         return Exit.WITHIN
     except OSError as error:
@@ -44,7 +43,15 @@ def _run(words: list[str]) -> int:
         return Exit.UNUSABLE
     except Exception as error:  # noqa: BLE001 - the outer edge: what is left is a usage error or our bug
         return _usage(error) or _bug()
+    if status == Exit.INTERRUPTED:  # newer versions of typer make this of an interrupt that nobody caught
+        return _interrupted(None)
     return status if isinstance(status, int) else Exit.WITHIN
+
+
+def _interrupted(cause: BaseException | None) -> int:
+    """Says what is left, if the cause knows."""
+    print(f"parityscope: {str(cause or '') or 'interrupted; no study was written'}", file=sys.stderr)
+    return Exit.INTERRUPTED
 
 
 def _usage(error: Exception) -> int:

@@ -1,21 +1,29 @@
-"""The subcommands in one application, with help texts from their docstrings."""
+"""The subcommands in one application, with help texts from their docstrings.
+
+A subcommand is a file of this folder that has a `NAME` and a `command`; nothing else has to be edited.
+"""
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from typing import TYPE_CHECKING
 
 import typer
 import typer.main
 
-from parityscope.cli import compare, diagnose, doctor, explain, list_, localize, report, run
+from parityscope import cli
+from parityscope.cli._shared import spread
 from parityscope.errors import Exit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from types import ModuleType
 
 __all__ = ["command"]
 
-_COMMANDS = (diagnose, compare, localize, run, report, explain, list_, doctor)
+# The main road comes first in the help; the others follow by name.
+_FIRST = ("diagnose", "compare", "localize", "predict", "lint", "run", "report", "explain", "list", "doctor")
 
 
 def command() -> Callable[..., object]:
@@ -26,10 +34,20 @@ def command() -> Callable[..., object]:
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
-    for module in _COMMANDS:
-        app.command(module.NAME)(module.command)
+    for module in sorted(_modules(), key=_place):
+        app.command(module.NAME)(spread(module.command))
     app.callback(invoke_without_command=True)(_version_only)
     return typer.main.get_command(app)
+
+
+def _modules() -> Iterator[ModuleType]:
+    for info in pkgutil.iter_modules(cli.__path__):
+        if not info.name.startswith("_"):
+            yield importlib.import_module(f"{cli.__name__}.{info.name}")
+
+
+def _place(module: ModuleType) -> tuple[int, str]:
+    return (_FIRST.index(module.NAME) if module.NAME in _FIRST else len(_FIRST)), module.NAME
 
 
 def _version_only(

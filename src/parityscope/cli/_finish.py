@@ -8,10 +8,12 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from parityscope.errors import Exit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 __all__ = ["exit_code", "finish", "redacted", "show"]
@@ -27,25 +29,33 @@ def finish(
     keep_tensors: bool,
     redact: bool,
     quiet: bool,
+    facts: Mapping[str, Any] | None = None,
 ) -> int:
-    """Examines into a scratch folder, writes study.json and report.html there, and makes it the study."""
+    """Examines into a scratch folder, writes study.json and report.html there, and makes it the study.
+
+    With `facts` of the run, the scratch folder of an interrupted one is resumed.
+    """
     from parityscope.report import renderer
     from parityscope.study import prepare_folder
 
     wanted = renderer(format_name)
-    with prepare_folder(folder) as scratch:
-        tensors = scratch / "tensors"
-        document = examine(tensors)
-        repaired = tensors / "repaired.onnx"
-        if repaired.exists() and not redact:
-            repaired.rename(scratch / repaired.name)
-        if redact:
-            document = redacted(document)
-        if not keep_tensors or redact:
-            shutil.rmtree(tensors, ignore_errors=True)
-        text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False)
-        (scratch / "study.json").write_text(text, encoding="utf-8")
-        (scratch / "report.html").write_text(renderer("html").render(document), encoding="utf-8")
+    try:
+        with prepare_folder(folder, facts) as scratch:
+            tensors = scratch / "tensors"
+            document = examine(tensors)
+            repaired = tensors / "repaired.onnx"
+            if repaired.exists() and not redact:
+                repaired.rename(scratch / repaired.name)
+            if redact:
+                document = redacted(document)
+            if not keep_tensors or redact:
+                shutil.rmtree(tensors, ignore_errors=True)
+            text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False)
+            (scratch / "study.json").write_text(text, encoding="utf-8")
+            (scratch / "report.html").write_text(renderer("html").render(document), encoding="utf-8")
+    except KeyboardInterrupt as interrupt:
+        # A bare interrupt becomes an exit code inside typer, and what it says would be lost.
+        raise typer.Abort from interrupt
     show(document, wanted.name)
     if not quiet:
         print(f"{document['verdict']}; the report is {folder / 'report.html'}", file=sys.stderr)

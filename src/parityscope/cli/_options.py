@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from parityscope.backends.recording import Progress
-    from parityscope.case import Case
-    from parityscope.records import Budget, Target
+    from parityscope.records import Budget
 
 ModelArgument = Annotated[Path, typer.Argument(help="The reference model (.onnx).", show_default=False)]
 CandidateOption = Annotated[str, typer.Option(help="backend[:precision][?key=value&...], e.g. openvino:f16.")]
@@ -34,6 +33,7 @@ StudyOption = Annotated[Path | None, typer.Option(help="Folder of the study [par
 FormatOption = Annotated[str, typer.Option("--format", help="What stdout gets: text, json, html, node-data, ...")]
 DeclaredOption = Annotated[str, typer.Option(help="Arithmetic the candidate declares: f32, tf32, f16 or bf16.")]
 BudgetOption = Annotated[list[str] | None, typer.Option(help="METRIC=VALUE or OUTPUT:METRIC=VALUE; repeatable.")]
+PolicyOption = Annotated[Path | None, typer.Option(help="What counts as within: a .toml file (docs/policy.md).")]
 MapOption = Annotated[list[str] | None, typer.Option("--map", help="reference_name=candidate_name; repeatable.")]
 MemoryOption = Annotated[str, typer.Option(help="Memory for tensors, e.g. 512MiB.")]
 TimeOption = Annotated[str, typer.Option(help="Time for experiments, e.g. 60s.")]
@@ -88,11 +88,13 @@ def budgets_of(items: list[str] | None) -> tuple[Budget, ...]:
     Raises:
         ParityError: an item is not of that form, or there is no such metric.
     """
-    from parityscope.comparison import metrics
+    if not items:
+        return ()
     from parityscope.records import Budget
+    from parityscope.study import known_metrics
 
-    found = []
-    for item in items or []:
+    found: dict[tuple[str, str], Budget] = {}
+    for item in items:
         head, equals, value = item.rpartition("=")
         output, _, metric = head.rpartition(":")
         try:
@@ -101,21 +103,13 @@ def budgets_of(items: list[str] | None) -> tuple[Budget, ...]:
             limit = float("nan")
         if not (equals and metric) or math.isnan(limit):
             raise ParityError(f"--budget {item!r} is not METRIC=VALUE", fix="write --budget rel_l2=1e-3")
-        known = {*(one.name for one in metrics()), *_EXTRA_METRICS}
-        if metric not in known:
-            raise ParityError(f"there is no metric {metric!r}", fix=f"use one of: {', '.join(sorted(known))}")
-        found.append(Budget(output=output, metric=metric, limit=limit, reason="given with --budget"))
-    return tuple(found)
-
-
-# Numbers that metric files give beside the one they are called after.
-_EXTRA_METRICS = frozenset(
-    (
-        "rel_l2_finite max_abs_finite mean_abs max_rel_rms p50_abs p90_abs p99_abs p999_abs outlier_share outlier_energy"
-        " norm_ratio snr_db ulp_mean ulp_max worst_channel_ratio top1_agreement top5_agreement kl_mean kl_max"
-        " mismatch_share"
-    ).split()
-)
+        if metric not in known_metrics():
+            fix = f"use one of: {', '.join(sorted(known_metrics()))}"
+            raise ParityError(f"there is no metric {metric!r}", fix=fix)
+        if (output, metric) in found:
+            raise ParityError(f"--budget gives {head} twice", fix="keep one of them")
+        found[output, metric] = Budget(output=output, metric=metric, limit=limit, reason="given with --budget")
+    return tuple(found.values())
 
 
 def shapes_of(items: list[str] | None) -> dict[str, tuple[int, ...]]:
@@ -135,38 +129,6 @@ def spool() -> Iterator[Path]:
     """A scratch folder for samples that can be read only once."""
     with tempfile.TemporaryDirectory(prefix="parityscope-spool-") as folder:
         yield Path(folder)
-
-
-def case_of(
-    model: Path,
-    inputs: str,
-    candidate: Target,
-    spool_folder: Path,
-    *,
-    declared: str = "",
-    budgets: tuple[Budget, ...] = (),
-    preprocess: str = "",
-    stacked: bool = False,
-    shapes: list[str] | None = None,
-    samples: int | None = None,
-    seed: int = 0,
-) -> Case:
-    """The case that the options describe."""
-    from parityscope.case import Case, declared_policy, load_inputs, load_model
-
-    policy = declared_policy(declared, candidate, budgets)
-    loaded = load_model(model)
-    data = load_inputs(
-        loaded,
-        inputs or None,
-        spool=spool_folder,
-        samples=samples,
-        stacked=stacked,
-        preprocess=preprocess,
-        shapes=shapes_of(shapes) or None,
-        seed=seed,
-    )
-    return Case(name=loaded.path.stem, model=loaded, inputs=data, policy=policy)
 
 
 def folder_for(model: Path, study: Path | None) -> Path:

@@ -2,6 +2,9 @@
 
 A runtime that dies of a signal takes its process with it; the parent survives, says what was running, and leaves the
 user with exit code 2. The fork happens before anything heavy is imported. Where there is no fork the work runs as it is.
+
+SIGINT and SIGTERM, whoever of the two gets them, interrupt the child, which cleans up and ends with its exit code. The
+child never outlives the parent.
 """
 
 from __future__ import annotations
@@ -10,15 +13,21 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from parityscope.errors import Exit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
 __all__ = ["supervised"]
 
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
+# A terminal's Ctrl-C reaches both processes and the parent passes its own on: that is one interruption, not two. Chosen
+# to be longer than a signal's way and shorter than a person's patience.
+_SAME_INTERRUPT_S = 1.0
 _MEMORY = "out of memory kills with SIGKILL: lower --memory or take fewer samples"
 
 
@@ -30,9 +39,14 @@ def supervised(work: Callable[[], int]) -> int:
     sys.stderr.flush()
     child = os.fork()
     if child == 0:
+        _prepare()
         status = int(Exit.BUG)
-        with contextlib.suppress(SystemExit):
+        try:
             status = work()
+        except KeyboardInterrupt:  # before or after what `work` guards itself
+            status = int(Exit.INTERRUPTED)
+        except SystemExit:
+            pass
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(int(status))
@@ -44,16 +58,39 @@ def supervised(work: Callable[[], int]) -> int:
         return Exit.INTERRUPTED
     print(f"parityscope: a runtime crashed: the process was killed by {name}; no study was written", file=sys.stderr)
     print(
-        f"  fix:   run the candidate in a process of its own (isolate=on in the target) to see which; {_MEMORY}",
+        f"  fix:   run the candidate in a process of its own (isolate=on in the target) to see which; {_MEMORY};\n"
+        "         the same command with the same --study goes on with the tensors that were recorded",
         file=sys.stderr,
     )
     return Exit.UNUSABLE
 
 
+def _prepare() -> None:
+    """The child's side: an interruption raises KeyboardInterrupt once, so that nothing disturbs the clean-up."""
+    from parityscope.backends._process import end_with_parent
+
+    end_with_parent()
+    last = -_SAME_INTERRUPT_S
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last < _SAME_INTERRUPT_S:
+            return
+        last = now
+        raise KeyboardInterrupt
+
+    for number in _INTERRUPTS:
+        signal.signal(number, interrupt)
+
+
 def _wait(child: int) -> int:
-    """Waits for the child; Ctrl-C reaches both, and the child answers it."""
-    while True:
-        try:
-            return os.waitpid(child, 0)[1]
-        except KeyboardInterrupt:
-            continue
+    """Waits for the child, to whom interruptions are passed on."""
+
+    def pass_on(number: int, _frame: FrameType | None) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, number)
+
+    for number in _INTERRUPTS:
+        signal.signal(number, pass_on)
+    return os.waitpid(child, 0)[1]

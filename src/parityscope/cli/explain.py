@@ -1,4 +1,4 @@
-"""`parityscope explain`: the page of a check."""
+"""`parityscope explain`: the page of a check or of a lint rule."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ NAME = "explain"
 
 
 def command(code: Annotated[str, typer.Argument(help="A code, e.g. RNG001.", show_default=False)]) -> int:
-    """Prints the documentation page of a check."""
+    """Prints the documentation page of a check or of a lint rule."""
     from parityscope.checks import check_page, checks
+    from parityscope.lint import rule_page, rules
 
-    known = checks()
-    if code not in known:
-        raise ParityError(f"there is no check {code!r}", fix=f"use one of: {', '.join(known)}")
-    print(check_page(code))
+    checked, linted = checks(), rules()
+    if code not in checked and code not in linted:
+        known = ", ".join(sorted((*checked, *linted)))
+        raise ParityError(f"there is no check or rule {code!r}", fix=f"use one of: {known}")
+    print(check_page(code) if code in checked else rule_page(code))
     return Exit.WITHIN

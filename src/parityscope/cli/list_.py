@@ -8,25 +8,20 @@ import typer
 
 from parityscope.errors import Exit, ParityError
 
-__all__ = ["NAME", "command"]
+__all__ = ["CATALOGUES", "NAME", "command"]
 
 NAME = "list"
 
 
 def command(
-    kind: Annotated[str, typer.Argument(help="backends, checks, metrics, repairs or formats.", show_default=False)],
+    kind: Annotated[
+        str, typer.Argument(help="backends, checks, rules, metrics, repairs or formats.", show_default=False)
+    ],
 ) -> int:
     """Lists what there is of a kind of plug-in."""
-    catalogues = {
-        "backends": _backends,
-        "checks": _checks,
-        "metrics": _metrics,
-        "repairs": _repairs,
-        "formats": _formats,
-    }
-    if kind not in catalogues:
-        raise ParityError(f"there is no catalogue {kind!r}", fix=f"use one of: {', '.join(catalogues)}")
-    for name, title in catalogues[kind]().items():
+    if kind not in CATALOGUES:
+        raise ParityError(f"there is no catalogue {kind!r}", fix=f"use one of: {', '.join(CATALOGUES)}")
+    for name, title in CATALOGUES[kind]().items():
         print(f"{name:28} {title}")
     return Exit.WITHIN
 
@@ -43,8 +38,15 @@ def _checks() -> dict[str, str]:
     return {code: found.title for code, found in checks().items()}
 
 
+def _rules() -> dict[str, str]:
+    from parityscope.lint import rules
+
+    return {code: found.title for code, found in rules().items()}
+
+
 def _metrics() -> dict[str, str]:
-    from parityscope.comparison import metrics
+    # The package above has a folder `metrics`, which takes the place of the function once it is imported.
+    from parityscope.comparison._metric import metrics
 
     return {found.name: f"{found.unit}; {found.better} is better" for found in metrics()}
 
@@ -59,3 +61,13 @@ def _formats() -> dict[str, str]:
     from parityscope.report import renderers
 
     return {name: f"*{found.suffix}" for name, found in renderers().items()}
+
+
+CATALOGUES = {
+    "backends": _backends,
+    "checks": _checks,
+    "rules": _rules,
+    "metrics": _metrics,
+    "repairs": _repairs,
+    "formats": _formats,
+}

@@ -2,73 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
-from typing import TYPE_CHECKING, Any
-
-from parityscope.cli import _options as o
-from parityscope.cli._finish import finish
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from parityscope.cli._shared import Shared, examined
 
 __all__ = ["NAME", "command"]
 
 NAME = "localize"
 
 
-def command(
-    model: o.ModelArgument,
-    *,
-    candidate: o.CandidateOption,
-    inputs: o.InputsOption = "",
-    reference: o.ReferenceOption = "ort",
-    preprocess: o.PreprocessOption = "",
-    stacked: o.StackedOption = False,
-    shapes: o.ShapesOption = None,
-    samples: o.SamplesOption = None,
-    seed: o.SeedOption = 0,
-    study: o.StudyOption = None,
-    format_name: o.FormatOption = "text",
-    declared: o.DeclaredOption = "",
-    budget: o.BudgetOption = None,
-    mapping: o.MapOption = None,
-    memory: o.MemoryOption = "512MiB",
-    keep_tensors: o.KeepOption = False,
-    redact: o.RedactOption = False,
-    quiet: o.QuietOption = False,
-) -> int:
+def command(shared: Shared) -> int:
     """Tells the error that each layer introduces from the error that it inherits."""
-    from parityscope.backends.targets import parse_target
-    from parityscope.study import Settings, examine
+    from parityscope.study import Settings
 
-    ours, theirs = parse_target(reference), parse_target(candidate)
-    budgets = o.budgets_of(budget)
-    settings = Settings(
-        memory=o.size_of(memory),
-        causes=False,
-        mapping=o.mapping_of(mapping),
-        command=shlex.join(["parityscope", *sys.argv[1:]]),
-    )
-    with o.spool() as scratch:
-        case = o.case_of(
-            model,
-            inputs,
-            theirs,
-            scratch,
-            declared=declared,
-            budgets=budgets,
-            preprocess=preprocess,
-            stacked=stacked,
-            shapes=shapes,
-            samples=samples,
-            seed=seed,
-        )
-
-        def work(folder: Path) -> dict[str, Any]:
-            folder.mkdir(parents=True, exist_ok=True)
-            return examine(case, ours, theirs, folder=folder, settings=settings, progress=o.progress_for(quiet=quiet))
-
-        return finish(
-            o.folder_for(model, study), format_name, work, keep_tensors=keep_tensors, redact=redact, quiet=quiet
-        )
+    return examined(shared, Settings(causes=False))

@@ -33,24 +33,22 @@ def command(
 ) -> int:
     """Runs one target and writes `inputs/` and `outputs/`, one .npz a sample (`saved?path=FOLDER` reads them)."""
     from parityscope.backends.recording import Request, model_of, observable, record
-    from parityscope.backends.targets import parse_target
     from parityscope.case.formats.npz import write_npz
-    from parityscope.study import prepare_folder
+    from parityscope.study import Question, posed, prepare_folder
 
-    chosen = parse_target(target)
     budget = o.size_of(memory)
-    with o.spool() as scratch, prepare_folder(output) as folder:
-        case = o.case_of(
-            model,
-            inputs,
-            chosen,
-            scratch,
-            preprocess=preprocess,
-            stacked=stacked,
-            shapes=shapes,
-            samples=samples,
-            seed=seed,
-        )
+    question = Question(
+        model=model,
+        candidate=target,
+        inputs=inputs,
+        preprocess=preprocess,
+        stacked=stacked,
+        shapes=o.shapes_of(shapes),
+        samples=samples,
+        seed=seed,
+    )
+    with posed(question) as asked, o.spool() as scratch, prepare_folder(output) as folder:
+        case, chosen = asked.case, asked.candidate
         tensors = tuple(observable(model_of(case.model, chosen))) if all_tensors else ()
         for sample in case.inputs:
             request = Request(samples=(sample.index,), tensors=tensors, folder=scratch / "tensors", memory=budget)

@@ -20,8 +20,25 @@ _NAMED_SUSPECTS = 3
 
 
 def figures(document: Mapping[str, Any]) -> dict[str, Any]:
-    """{"depth": ..., "tensors": [...]}: error along the network, then a panel for each plotted tensor."""
-    return {"depth": _depth(document), "tensors": _panels(document)}
+    """Error along the network, contributions to the output error, then a panel for each plotted tensor."""
+    return {"depth": _depth(document), "stretches": _stretches(document), "tensors": _panels(document)}
+
+
+def _stretches(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Each stretch's nodes and its share of the output error, and the index of the last node."""
+    nodes = {
+        int(tensor["index"]): clean(tensor.get("node") or tensor.get("name") or "")
+        for tensor in document.get("tensors", ())
+        if number(tensor.get("index")) is not None
+    }
+    last = max(nodes, default=0)
+    steps: list[dict[str, Any]] = []
+    for found in (document.get("localization") or {}).get("stretches") or ():
+        end = int(found["last"]) if int(found["last"]) >= 0 else max(last, int(found["first"]))
+        first = int(found["first"])
+        name = nodes.get(end, f"node {end}") if first == end else f"nodes {first:,} to {end:,}"
+        steps.append({"first": first, "last": end, "share": number(found["share"]) or 0.0, "name": name})
+    return {"steps": steps, "last": max([last, *(int(step["last"]) for step in steps)])}
 
 
 def _depth(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from parityscope.report import Renderer, _draw_bars, _draw_depth, _draw_graph, _draw_histogram
+from parityscope.report import Renderer, _draw_bars, _draw_depth, _draw_graph, _draw_histogram, _draw_stretches
 from parityscope.report.as_json import trimmed
 from parityscope.report.view import view
 
@@ -55,6 +55,7 @@ def _drawings(figures: Mapping[str, Any], markup: type[Markup]) -> dict[str, Any
     """The SVG of every figure; an empty string where there is nothing to draw."""
     return {
         "depth": markup(_draw_depth.draw(figures["depth"])),
+        "stretches": markup(_draw_stretches.draw(figures["stretches"])),
         "tensors": [
             {name: markup(drawn) for name, drawn in _panel(f"plot{place}", panel).items()}
             for place, panel in enumerate(figures["tensors"])

@@ -7,7 +7,21 @@ tries repairs on copies of the model, and gives a `Study`: the document that eve
 
 from __future__ import annotations
 
+from parityscope.study._budgets import known_metrics
 from parityscope.study._examine import Settings, examine
 from parityscope.study._folder import Study, load_study, prepare_folder
+from parityscope.study._question import Posed, Question, posed
+from parityscope.study._resume import run_facts
 
-__all__ = ["Settings", "Study", "examine", "load_study", "prepare_folder"]
+__all__ = [
+    "Posed",
+    "Question",
+    "Settings",
+    "Study",
+    "examine",
+    "known_metrics",
+    "load_study",
+    "posed",
+    "prepare_folder",
+    "run_facts",
+]

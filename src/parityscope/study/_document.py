@@ -4,34 +4,32 @@ from __future__ import annotations
 
 import math
 import platform
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import parityscope
 from parityscope.backends.targets import format_target
-from parityscope.case.graph import consumers, node_name, values
-from parityscope.comparison import to_plain
+from parityscope.comparison.ladder import ladder
+from parityscope.explanation import as_json
+from parityscope.study._drawings import graph_views, plots
 from parityscope.study._folder import SCHEMA, strict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import onnx_ir as ir
-
     from parityscope.case import Case, Model
-    from parityscope.comparison import Statistics
+    from parityscope.explanation import Explanation
     from parityscope.records import Diagnosis, Finding, Pair, Skip, Suspect, Target, Verdict
     from parityscope.study._layers import Layers
     from parityscope.study._outputs import OutputRun
+    from parityscope.study._triangle import Triangle
 
 __all__ = ["Parts", "document"]
 
 _SUSPECTS = 20  # listed; the table of tensors holds them all
-_DRAWN = 3  # suspects that get histograms and a view of the graph
-_REACH = 3  # nodes up and down from a suspect in its view
-_VIEW_NODES = 18
+_NAMED_ON_A_RUNG = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +44,8 @@ class Parts:
     reasons: Mapping[str, str]
     tensors: Mapping[str, Pair]
     layers: Layers | None
+    explanations: Mapping[str, Explanation]
+    triangles: Mapping[str, Triangle]
     diagnosis: Diagnosis
     verdict: Verdict
     skipped: tuple[Skip, ...]
@@ -85,13 +85,22 @@ def document(parts: Parts) -> dict[str, Any]:
                 "names": list(case.inputs.names),
             },
             "policy": asdict(case.policy),
-            "outputs": [_output(pair, parts.reasons[pair.site.tensor]) for pair in parts.outputs],
+            "outputs": [
+                {**_output(pair, parts.reasons[pair.site.tensor]), "triangle": _triangle(parts, pair.site.tensor)}
+                for pair in parts.outputs
+            ],
             "tensors": _tensors(parts.tensors, suspects),
-            "suspects": [_suspect(suspect, parts.diagnosis) for suspect in suspects[:_SUSPECTS]],
-            "plots": _plots(parts, suspects),
-            "graph_views": _views(case.model, suspects),
+            "suspects": [_suspect(suspect, parts) for suspect in suspects[:_SUSPECTS]],
+            "plots": plots(parts.run.statistics, parts.layers.statistics if parts.layers else {}, suspects),
+            "graph_views": graph_views(case.model, suspects),
             "localization": _localization(parts),
-            "findings": [asdict(finding) for finding in parts.diagnosis.findings],
+            "ladder": [
+                {**asdict(rung), "new": list(rung.new[:_NAMED_ON_A_RUNG]), "new_count": len(rung.new)}
+                for rung in ladder([(name, _distance(pair)) for name, pair in parts.tensors.items()])
+            ]
+            if parts.tensors
+            else [],
+            "findings": [_finding(finding) for finding in parts.diagnosis.findings],
             "refuted": [asdict(evidence) for evidence in parts.diagnosis.refuted],
             "skipped": [asdict(skip) for skip in parts.skipped],
             "unexplained": parts.diagnosis.unexplained,
@@ -99,6 +108,11 @@ def document(parts: Parts) -> dict[str, Any]:
         }
     )
     return plain
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    # asdict copies what it finds, and the read-only mapping that stands for "no details" cannot be copied.
+    return asdict(replace(finding, details=dict(finding.details)))
 
 
 def _headline(parts: Parts) -> str:
@@ -235,13 +249,25 @@ def _tensors(tensors: Mapping[str, Pair], suspects: tuple[Suspect, ...]) -> list
     return rows
 
 
-def _suspect(suspect: Suspect, diagnosis: Diagnosis) -> dict[str, Any]:
-    explained = [
+def _suspect(suspect: Suspect, parts: Parts) -> dict[str, Any]:
+    """A suspect, what explains its error, and the findings about it (`share` of a finding is its confidence)."""
+    explanation = parts.explanations.get(suspect.site.tensor)
+    told = as_json(explanation) if explanation else {"explained_by": []}
+    causes = [
         {"hypothesis": f"{finding.code} {finding.title}", "share": finding.confidence}
-        for finding in diagnosis.findings
+        for finding in parts.diagnosis.findings
         if finding.site == suspect.site and finding.role != "information"
     ]
-    return {**asdict(suspect), "explained_by": explained}
+    return {**asdict(suspect), "explanation": told, "explained_by": [*told["explained_by"], *causes]}
+
+
+def _triangle(parts: Parts, name: str) -> dict[str, Any] | None:
+    found = parts.triangles.get(name)
+    return None if found is None else {**asdict(found), "own": found.own}
+
+
+def _distance(pair: Pair) -> float:
+    return pair.value("rel_l2") if "rel_l2" in pair.measurements else pair.value("mismatch_share")
 
 
 def _localization(parts: Parts) -> dict[str, Any] | None:
@@ -254,94 +280,6 @@ def _localization(parts: Parts) -> dict[str, Any] | None:
         "windows": found.windows,
         "samples": list(found.samples),
         "unexplained": found.unexplained,
+        "stretches": [asdict(stretch) for stretch in found.stretches],
         "skipped": [asdict(skip) for skip in found.skipped],
     }
-
-
-def _plots(parts: Parts, suspects: tuple[Suspect, ...]) -> dict[str, Any]:
-    chosen: dict[str, Statistics] = dict(parts.run.statistics)
-    if parts.layers is not None:
-        for suspect in suspects[:_DRAWN]:
-            statistics = parts.layers.statistics.get(suspect.site.tensor)
-            if statistics is not None:
-                chosen[suspect.site.tensor] = statistics
-    return {name: _plot(statistics) for name, statistics in chosen.items() if statistics.is_float}
-
-
-def _plot(statistics: Statistics) -> dict[str, Any]:
-    plain = to_plain(statistics)
-    channels = plain.get("channels") or {"worst": []}
-    return {
-        "reference": _values(plain["reference_values"]),
-        "candidate": _values(plain["candidate_values"]),
-        "error": _octaves(plain["error_octaves"]),
-        "channels": channels["worst"],
-    }
-
-
-def _values(histogram: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "negative": _octaves(histogram["negative"]),
-        "zero": histogram["zero"],
-        "positive": _octaves(histogram["positive"]),
-    }
-
-
-def _octaves(dense: Mapping[str, Any]) -> list[list[int]]:
-    return [[int(dense["first"]) + place, int(count)] for place, count in enumerate(dense["counts"]) if count]
-
-
-def _views(model: Model, suspects: tuple[Suspect, ...]) -> dict[str, Any]:
-    if not suspects:
-        return {}
-    graph = model.graph()
-    values(graph)
-    computing = [node for node in graph.graph if node.op_type != "Constant"]
-    order = {id(node): index for index, node in enumerate(computing)}
-    by_tensor = {suspect.site.tensor: suspect for suspect in suspects}
-    return {
-        suspect.site.tensor: _view(suspect, computing, order, by_tensor)
-        for suspect in suspects[:_DRAWN]
-        if 0 <= suspect.site.index < len(computing)
-    }
-
-
-def _view(
-    suspect: Suspect, computing: list[ir.Node], order: Mapping[int, int], by_tensor: Mapping[str, Suspect]
-) -> dict[str, Any]:
-    near = {order[id(node)]: node for node in _neighbours(computing[suspect.site.index], order)}
-    nodes, edges = [], []
-    for index, node in sorted(near.items()):
-        mine = next((by_tensor[str(value.name)] for value in node.outputs if value.name in by_tensor), None)
-        nodes.append(
-            {
-                "id": node_name(node, index),
-                "label": node.name or node.op_type,
-                "op_type": node.op_type,
-                "introduced": mine.introduced if mine else None,
-                "inherited": mine.inherited if mine else None,
-                "is_suspect": index == suspect.site.index,
-            }
-        )
-        for value in node.inputs:
-            before = None if value is None else value.producer()
-            if value is not None and before is not None and order.get(id(before), -1) in near:
-                edges.append([node_name(before, order[id(before)]), node_name(node, index), value.name])
-    return {"nodes": nodes, "edges": edges}
-
-
-def _neighbours(center: ir.Node, order: Mapping[int, int]) -> list[ir.Node]:
-    """Nodes within `_REACH` steps of `center`, nearest first, at most `_VIEW_NODES`."""
-    found: dict[int, ir.Node] = {id(center): center}
-    edge = [center]
-    for _ in range(_REACH):
-        ahead = []
-        for node in edge:
-            before = [value.producer() for value in node.inputs if value is not None]
-            behind = [user for value in node.outputs for user in consumers(value)]
-            for other in (*before, *behind):
-                if other is not None and id(other) in order and id(other) not in found and len(found) < _VIEW_NODES:
-                    found[id(other)] = other
-                    ahead.append(other)
-        edge = ahead
-    return list(found.values())

@@ -9,20 +9,24 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic import FORMATS
+from parityscope.backends._libraries import library_in_use
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.recording import Progress, model_of, silent
-from parityscope.case.graph import SEVERED_SUFFIX, constant_value, sever, sites, subgraph
+from parityscope.case.graph import SEVERED_SUFFIX, constant_value, sever, subgraph
 from parityscope.checks import Lab, Scene
 from parityscope.diagnosis import diagnose_scene
+from parityscope.errors import ParityError
 from parityscope.pairing import pair_graphs
 from parityscope.prediction import FLOAT32_ROUNDING, Expectation, distance, expect_outputs, expect_tensors, margin_of
 from parityscope.records import Diagnosis, Site, Skip
+from parityscope.study._cut import Bounds, bound
 from parityscope.study._document import Parts, document
 from parityscope.study._judging import judge, pair_of, reason_for
-from parityscope.study._layers import examine_layers
+from parityscope.study._layers import examine_layers, explain_layers
 from parityscope.study._lockstep import compare_tensors
 from parityscope.study._outputs import run_outputs
 from parityscope.study._trials import try_repairs
+from parityscope.study._triangle import measure_triangle, peer_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,9 +37,11 @@ if TYPE_CHECKING:
 
     from parityscope.case import Case
     from parityscope.comparison import Statistics
+    from parityscope.explanation import Explanation
     from parityscope.records import Pair, Target, Verdict
     from parityscope.study._layers import Layers
     from parityscope.study._outputs import OutputRun
+    from parityscope.study._triangle import Triangle
 
 __all__ = ["Settings", "examine"]
 
@@ -50,6 +56,7 @@ class Settings:
     `layers` compares intermediate tensors, `localize` tells what each introduces, `causes` tests hypotheses and tries
     repairs.
     `memory` is in bytes, `seconds` the time for experiments, `mapping` renames tensors (reference -> candidate).
+    `peer` is another target of the candidate's precision to hold it against (None: the simulation of that precision).
     """
 
     layers: bool = True
@@ -58,6 +65,7 @@ class Settings:
     memory: int = 512 << 20
     seconds: float = math.inf
     mapping: Mapping[str, str] | None = None
+    peer: Target | None = None
     command: str = ""
 
 
@@ -76,6 +84,35 @@ def examine(
         ParityError: bad input, a missing runtime, or a side that cannot run.
     """
     settings = settings or Settings()
+    mapping = settings.mapping or {}
+    bounds: Bounds | None = None
+    with library_in_use(reference.option("custom_ops")):
+        while True:
+            try:
+                if bounds is None:
+                    return _chain(case, reference, candidate, folder, settings, progress)
+                chosen = replace(settings, mapping=bounds.mapping)
+                found = _chain(bounds.case, reference, bounds.candidate, folder, chosen, progress, bounds.skipped)
+                return bounds.told(found, case, candidate)
+            except ParityError as refusal:
+                further = bound(refusal, case, reference, candidate, mapping, folder, bounds)
+                if further is None:
+                    if bounds is None:
+                        raise
+                    raise bounds.explained(refusal) from refusal
+                bounds = further
+
+
+def _chain(
+    case: Case,
+    reference: Target,
+    candidate: Target,
+    folder: Path,
+    settings: Settings,
+    progress: Progress,
+    unreached: tuple[Skip, ...] = (),
+) -> dict[str, Any]:
+    """The chain on a case that both sides can run; `unreached` is what is known to lie behind it."""
     started = time.perf_counter()
     timings: dict[str, float] = {}
 
@@ -118,7 +155,20 @@ def examine(
         lap("layers")
         tensors = _tensor_pairs(case, layers, names, paired.how, settings, progress)
         lap("grading tensors")
-    scene = _scene(case, candidate, run, outputs, tensors, layers, verdict)
+    explanations: dict[str, Explanation] = {}
+    triangles: dict[str, Triangle] = {}
+    if settings.causes:
+        computes = (run.executed.executed if run.executed else "") or candidate.precision or case.policy.declared
+        if layers is not None:
+            explanations = explain_layers(case, layers, computes)
+            lap("explaining")
+        peer = settings.peer or peer_of(candidate, computes)
+        if peer is not None and any(pair.grade != "f32" for pair in outputs):
+            chosen = case.inputs.indices[:_PREDICTED_SAMPLES]
+            triangles, absent = measure_triangle(case, reference, candidate, peer, names, chosen, progress)
+            problems += absent
+            lap("peer")
+    scene = _scene(case, candidate, run, outputs, tensors, layers, verdict, explanations)
     diagnosis = Diagnosis(findings=(), unexplained=layers.localization.unexplained if layers else None)
     if settings.causes:
         diagnosis = diagnose_scene(scene, seconds=settings.seconds, progress=progress)
@@ -126,7 +176,8 @@ def examine(
         if verdict != "within":
             diagnosis = try_repairs(case, reference, candidate, diagnosis, outputs, folder, progress)
             lap("repairs")
-    skipped = [*problems, *paired.skipped, *run.skipped, *expectation.skipped, *diagnosis.skipped, *case.inputs.skipped]
+    skipped = [*unreached, *problems, *paired.skipped, *run.skipped, *expectation.skipped, *diagnosis.skipped]
+    skipped += case.inputs.skipped
     if settings.layers and settings.localize and layers is None:
         skipped.append(
             Skip(
@@ -147,8 +198,10 @@ def examine(
             reasons={pair.site.tensor: reason_for(pair, case.policy) for pair in outputs},
             tensors=tensors,
             layers=layers,
+            explanations=explanations,
+            triangles=triangles,
             diagnosis=diagnosis,
-            verdict=verdict,
+            verdict="incomplete" if verdict == "within" and any(skip.asked for skip in unreached) else verdict,
             skipped=tuple({(skip.what, skip.reason): skip for skip in skipped}.values()),
             timings=timings,
             created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -168,7 +221,7 @@ def _expectation(case: Case, run: OutputRun, progress: Progress) -> Expectation:
 def _judged_outputs(
     case: Case, run: OutputRun, expectation: Expectation, names: Mapping[str, str], how: Mapping[str, str]
 ) -> tuple[Pair, ...]:
-    places = sites(case.model.graph())
+    places = case.model.sites
     pairs = []
     for name, statistics in run.statistics.items():
         site = places.get(name, Site(tensor=name, node="", op_type="", index=-1))
@@ -179,6 +232,7 @@ def _judged_outputs(
             how=how.get(name, "name"),
             per_sample=run.per_sample[name],
             expected=expectation.of(name),
+            outside=run.outside.get(name),
             is_output=True,
         )
         pairs.append(replace(pair, verdict=judge(pair, statistics, case.policy)))
@@ -232,7 +286,7 @@ def _plain_pairs(
     how: Mapping[str, str],
     expectation: Expectation,
 ) -> dict[str, Pair]:
-    places = sites(case.model.graph())
+    places = case.model.sites
     outputs = {value.name for value in case.model.outputs}
     return {
         name: pair_of(
@@ -255,13 +309,14 @@ def _scene(
     tensors: Mapping[str, Pair],
     layers: Layers | None,
     verdict: Verdict,
+    explanations: Mapping[str, Explanation],
 ) -> Scene:
     executed = run.executed.executed if run.executed else ""
     storage = FORMATS.get(executed or candidate.precision or case.policy.declared, FORMATS["f32"])
     return Scene(
         model=case.model,
         graph=case.model.graph(),
-        places=sites(case.model.graph()),
+        places=case.model.sites,
         inputs=case.inputs,
         candidate=candidate,
         declared=case.policy.declared,
@@ -271,6 +326,7 @@ def _scene(
         outputs=outputs,
         tensors=tensors,
         localization=layers.localization if layers else None,
+        explanations=explanations,
         executed_graph=run.executed,
         spread=run.spread,
         disturbance=layers.localization.disturbance if layers else 0.0,

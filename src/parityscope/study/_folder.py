@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
 import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from parityscope.errors import ParityError
+from parityscope.study._resume import claimed, has_recordings, start_or_resume, tidy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,11 +35,16 @@ class Study:
 
 
 @contextlib.contextmanager
-def prepare_folder(folder: Path) -> Iterator[Path]:
-    """A scratch folder that becomes `folder` when the block ends well, and disappears when it does not.
+def prepare_folder(folder: Path, facts: Mapping[str, Any] | None = None) -> Iterator[Path]:
+    """A scratch folder that becomes `folder` when the block ends well, and disappears when it fails.
+
+    With `facts` (`run_facts`) it stays when the block is interrupted or the process killed after tensors were recorded,
+    and the next block with the same facts gets it back.
 
     Raises:
-        ParityError: `folder` already holds a study, or cannot be written to.
+        ParityError: `folder` already holds a study, cannot be written to, is being written by another process, or
+            its scratch folder holds what another run recorded.
+        KeyboardInterrupt: the block was interrupted; its text says what is left.
     """
     if folder.exists():
         raise ParityError(
@@ -47,21 +52,21 @@ def prepare_folder(folder: Path) -> Iterator[Path]:
             where=str(folder),
             fix=f"choose another --study, or remove it: rm -r {folder}",
         )
-    for stale in folder.parent.glob(f".{folder.name}.part-*"):
-        if not _alive(stale):
-            shutil.rmtree(stale, ignore_errors=True)
-    scratch = folder.parent / f".{folder.name}.part-{os.getpid()}"
-    try:
-        scratch.mkdir(parents=True)
-    except OSError as error:
-        raise ParityError(
-            f"the study cannot be written: {error.strerror}", where=str(folder), fix="choose another --study folder"
-        ) from error
-    try:
-        yield scratch
-        scratch.rename(folder)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    scratch = folder.parent / f".{folder.name}.part"
+    with claimed(scratch, folder):
+        start_or_resume(scratch, facts)
+        try:
+            yield scratch
+            tidy(scratch)
+            scratch.rename(folder)
+        except KeyboardInterrupt:
+            if facts is not None and has_recordings(scratch):
+                raise KeyboardInterrupt(_left(scratch, folder)) from None
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
+        except BaseException:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
 
 
 def load_study(folder: Path) -> Study:
@@ -103,11 +108,8 @@ def strict(value: Any) -> Any:
     return str(value)
 
 
-def _alive(scratch: Path) -> bool:
-    try:
-        os.kill(int(scratch.name.rpartition("-")[2]), 0)
-    except (ValueError, ProcessLookupError):
-        return False
-    except PermissionError:
-        return True
-    return True
+def _left(scratch: Path, folder: Path) -> str:
+    return (
+        f"interrupted; no study was written\n  where: the tensors recorded so far are kept in {scratch}\n"
+        f"  fix:   the same command with --study {folder} goes on from there; rm -r {scratch} gives them up"
+    )

@@ -6,19 +6,21 @@ import math
 from typing import TYPE_CHECKING
 
 from parityscope.comparison import measurements, to_plain
+from parityscope.comparison.tolerance import measurements_of
 from parityscope.prediction import distance, grade_of, margin_of
 from parityscope.records import Pair, Site
+from parityscope.study._budgets import by_budgets, said_of_budgets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from parityscope.comparison import Statistics
+    from parityscope.comparison.tolerance import Outside
     from parityscope.records import Grade, Policy, Verdict
 
 __all__ = ["judge", "pair_of", "reason_for"]
 
 _ORDER: tuple[Grade, ...] = ("f32", "tf32", "f16", "bf16")
-_HIGHER_IS_BETTER = {"cosine", "snr_db", "top1_agreement", "top5_agreement"}
 
 
 def pair_of(
@@ -29,10 +31,13 @@ def pair_of(
     how: str,
     per_sample: Sequence[tuple[int, float]] = (),
     expected: Mapping[str, float] | None = None,
+    outside: Outside | None = None,
     is_output: bool = False,
 ) -> Pair:
     """A pair with every metric that applies to it, graded where an expectation is at hand."""
     found = dict(measurements(statistics))
+    if outside is not None:
+        found.update({one.metric: one for one in measurements_of(outside)})
     expected = expected or {}
     worst = max(per_sample, key=lambda one: math.inf if math.isnan(one[1]) else one[1], default=(0, 0.0))
     return Pair(
@@ -56,11 +61,10 @@ def pair_of(
 
 
 def judge(pair: Pair, statistics: Statistics, policy: Policy) -> Verdict:
-    """The verdict on one output: by its budgets if the policy has any for it, else by its grade."""
-    budgets = [one for one in policy.budgets if one.output in {"", pair.site.tensor}]
-    if budgets:
-        met = [_meets(pair, one.metric, one.limit) for one in budgets]
-        return "within" if all(met) else "beyond"
+    """The verdict on one output: by the budgets that apply to it, else by its grade."""
+    by = by_budgets(pair, policy)
+    if by is not None:
+        return by
     if pair.nonfinite_reference or pair.nonfinite_candidate:
         return "beyond"
     if distance(statistics) == 0.0:
@@ -73,11 +77,9 @@ def judge(pair: Pair, statistics: Statistics, policy: Policy) -> Verdict:
 
 def reason_for(pair: Pair, policy: Policy) -> str:
     """Why the verdict on an output is what it is, in one sentence."""
-    budgets = [one for one in policy.budgets if one.output in {"", pair.site.tensor}]
-    if budgets:
-        return "; ".join(
-            f"{one.metric} {pair.value(one.metric):.3g} against {one.limit:g} ({one.reason})" for one in budgets
-        )
+    said = said_of_budgets(pair, policy)
+    if said:
+        return said
     if pair.nonfinite_candidate or pair.nonfinite_reference:
         return f"{pair.nonfinite_candidate} elements are NaN or Inf only in the candidate, or differently there"
     measured = pair.value("rel_l2" if "rel_l2" in pair.measurements else "mismatch_share")
@@ -93,10 +95,3 @@ def _covers(declared: str, name: str, pair: Pair) -> bool:
     if name not in pair.expected or declared not in _ORDER:
         return False
     return _ORDER.index(name) <= _ORDER.index(declared)
-
-
-def _meets(pair: Pair, metric: str, limit: float) -> bool:
-    value = pair.value(metric)
-    if math.isnan(value):
-        return False
-    return value >= limit if metric in _HIGHER_IS_BETTER else value <= limit

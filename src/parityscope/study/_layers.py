@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from parityscope.backends import backend
 from parityscope.backends.recording import Request, model_of, observable, record
-from parityscope.case.graph import sites
 from parityscope.comparison import channel_axis, measure_pair
-from parityscope.localization import Options, injection, localize
+from parityscope.explanation import explain_suspects
+from parityscope.localization import Options, Sides, attribute, injection, localize
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from parityscope.backends.recording import Progress
     from parityscope.case import Case
     from parityscope.comparison import Statistics
+    from parityscope.explanation import Explanation
     from parityscope.records import Localization, Target
     from parityscope.trace import Trace
 
-__all__ = ["Layers", "examine_layers"]
+__all__ = ["Layers", "examine_layers", "explain_layers"]
 
 _THREADS = 2
 
@@ -65,6 +66,18 @@ def examine_layers(
     return _refined(plan, candidate, found, known, folder / "refined", progress) or found
 
 
+def explain_layers(case: Case, layers: Layers, computes: str) -> dict[str, Explanation]:
+    """What the error of each leading suspect is; `computes` is the format that the candidate computes in."""
+    sides = Sides(
+        model=case.model,
+        inputs=case.inputs,
+        reference=layers.reference,
+        candidate=layers.candidate,
+        pairing=layers.pairing,
+    )
+    return explain_suspects(sides, layers.localization, declared=computes)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
     """What stays the same when layers are captured again."""
@@ -89,7 +102,7 @@ def _refined(
     if not suspects or len(suspects[0].region) < 2 or "observe" not in backend(candidate.backend).options:
         return None
     members = set(suspects[0].region)
-    inside = [name for name, site in sites(plan.case.model.graph()).items() if site.node in members]
+    inside = [name for name, site in plan.case.model.sites.items() if site.node in members]
     seen = set(found.candidate.names)
     wanted = [plan.pairing[name] for name in inside if plan.pairing.get(name) in known]
     if not set(wanted) - seen:
@@ -135,6 +148,8 @@ def _captured(plan: _Plan, candidate: Target, wanted: Sequence[str], folder: Pat
     found = localize(case.model, case.inputs, ours, theirs, pairing, options, progress)
     if plan.inject and found.suspects:
         found = injection(case.model, case.inputs, ours, theirs, pairing, found, samples[0], options, progress)
+        sides = Sides(model=case.model, inputs=case.inputs, reference=ours, candidate=theirs, pairing=pairing)
+        found = replace(found, stretches=attribute(sides, samples[0], progress=progress))
     statistics, problems = _compare(case, ours, theirs, pairing, progress)
     return Layers(
         reference=ours,
@@ -150,7 +165,7 @@ def _compare(
     case: Case, ours: Trace, theirs: Trace, pairing: Mapping[str, str], progress: Progress
 ) -> tuple[dict[str, Statistics], list[Skip]]:
     """Statistics of every tensor on both sides, in graph order, a tensor a thread."""
-    order = sites(case.model.graph())
+    order = case.model.sites
     names = sorted((name for name in ours.names if name in order), key=lambda name: order[name].index)
     problems: list[Skip] = []
 

@@ -1,12 +1,13 @@
 """Every tensor of both sides compared while both run: nothing is written to disk and nothing is localized.
 
 Both targets run chunk by chunk with the same tensors marked, so that memory holds one chunk of each; outputs of these
-runs are not judged (the undisturbed ones are).
+runs are not judged (the undisturbed ones are). While a chunk runs and is measured, the sessions of the next one open.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Capture, backend
@@ -15,10 +16,12 @@ from parityscope.comparison import channel_axis, measure_pair
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+    from concurrent.futures import Executor
 
     import numpy as np
 
+    from parityscope.backends import Session
     from parityscope.backends.recording import Progress
     from parityscope.case import Case
     from parityscope.comparison import Statistics
@@ -46,33 +49,47 @@ def compare_tensors(
     totals: dict[str, Statistics] = {}
     problems: dict[str, str] = {}
     first = next(iter(case.inputs))
-    # A quarter for each side's chunk; the rest is what the runtimes hold themselves.
-    chunks = plan_chunks(case.model, first, names, memory // 4)
-    for number, chunk in enumerate(chunks):
-        progress("comparing tensors", number, len(chunks))
+    # Half for each side's chunk.
+    chunks = plan_chunks(case.model, first, names, memory // 2)
+
+    def opened(chunk: Mapping[str, int]) -> tuple[ExitStack, Session, Session]:
+        stack = ExitStack()
         partners = tuple(dict.fromkeys(pairing[name] for name in chunk))
-        with (
-            open_target(case.model, reference, Capture(tensors=tuple(chunk))) as ours,
-            open_target(case.model, candidate, Capture(tensors=partners)) as theirs,
-            ThreadPoolExecutor(_THREADS) as pool,
-        ):
-            for sample in case.inputs:
-                expected, found = ours.run(sample), theirs.run(sample)
+        ours = stack.enter_context(open_target(case.model, reference, Capture(tensors=tuple(chunk))))
+        theirs = stack.enter_context(open_target(case.model, candidate, Capture(tensors=partners)))
+        return stack, ours, theirs
 
-                def measure(
-                    name: str,
-                    expected: Mapping[str, np.ndarray] = expected,
-                    found: Mapping[str, np.ndarray] = found,
-                ) -> tuple[str, Statistics | str]:
-                    return name, _measured(expected.get(name), found.get(pairing[name]))
-
-                for name, part in pool.map(measure, chunk):
-                    if isinstance(part, str):
-                        problems.setdefault(name, part)
-                    else:
-                        totals[name] = totals[name].merge(part) if name in totals else part
+    with ThreadPoolExecutor(1) as opener, ThreadPoolExecutor(_THREADS) as pool:
+        following = opener.submit(opened, chunks[0])
+        for number, chunk in enumerate(chunks):
+            progress("comparing tensors", number, len(chunks))
+            stack, ours, theirs = following.result()
+            if number + 1 < len(chunks):
+                following = opener.submit(opened, chunks[number + 1])
+            with stack:
+                for sample in case.inputs:
+                    for name, part in _measured_on(ours.run(sample), theirs.run(sample), chunk, pairing, pool):
+                        if isinstance(part, str):
+                            problems.setdefault(name, part)
+                        else:
+                            totals[name] = totals[name].merge(part) if name in totals else part
     progress("comparing tensors", len(chunks), len(chunks))
     return totals, [Skip(what=f"tensor {name}", reason=problem) for name, problem in problems.items()]
+
+
+def _measured_on(
+    expected: Mapping[str, np.ndarray],
+    found: Mapping[str, np.ndarray],
+    names: Iterable[str],
+    pairing: Mapping[str, str],
+    pool: Executor,
+) -> list[tuple[str, Statistics | str]]:
+    """Statistics of each tensor on one sample, or why there are none; nothing of the sample outlives the call."""
+
+    def measure(name: str) -> tuple[str, Statistics | str]:
+        return name, _measured(expected.get(name), found.get(pairing[name]))
+
+    return list(pool.map(measure, names))
 
 
 def _measured(expected: np.ndarray | None, found: np.ndarray | None) -> Statistics | str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Capture
 from parityscope.backends.recording import open_target
+from parityscope.case.policy import budgets_for
 from parityscope.comparison import can_be_scores, channel_axis, measure_pair
+from parityscope.comparison.tolerance import count_outside, merge_outside
 from parityscope.errors import ParityError
 from parityscope.prediction import distance
 from parityscope.records import Skip
@@ -21,7 +24,8 @@ if TYPE_CHECKING:
     from parityscope.backends.recording import Progress
     from parityscope.case import Case
     from parityscope.comparison import Statistics
-    from parityscope.records import ExecutedGraph, Target
+    from parityscope.comparison.tolerance import Outside
+    from parityscope.records import ExecutedGraph, Policy, Target
 
 __all__ = ["OutputRun", "run_outputs"]
 
@@ -32,7 +36,10 @@ _SCORES_RANK = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputRun:
-    """Statistics of every output over all samples, with each sample's own error; the candidate's spread; times."""
+    """Statistics of every output over all samples, with each sample's own error; the candidate's spread; times.
+
+    `outside` holds the outputs that the policy has a tolerance for: no statistics could tell that count afterwards.
+    """
 
     statistics: Mapping[str, Statistics]
     per_sample: Mapping[str, tuple[tuple[int, float], ...]]
@@ -43,6 +50,7 @@ class OutputRun:
     reference_environment: Mapping[str, str]
     candidate_environment: Mapping[str, str]
     executed: ExecutedGraph | None
+    outside: Mapping[str, Outside] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def run_outputs(
@@ -57,6 +65,7 @@ def run_outputs(
     """
     totals: dict[str, Statistics] = {}
     errors: dict[str, list[tuple[int, float]]] = {}
+    outside: dict[str, Outside] = {}
     problems: dict[str, str] = {}
     spread = 0.0
     seconds = [0.0, 0.0]
@@ -79,6 +88,9 @@ def run_outputs(
                 problem = _compare(value.name, pairing, expected, found, totals, errors, sample.index)
                 if problem:
                     problems.setdefault(value.name, f"{problem} (sample {sample.name})")
+                else:
+                    pair = expected[value.name], found[pairing.get(value.name, value.name)]
+                    _count_outside(value.name, case.policy, pair, outside)
         progress("comparing outputs", len(case.inputs), len(case.inputs))
         skipped += [Skip(what=f"output {name}", reason=problem, asked=True) for name, problem in problems.items()]
         if not totals:
@@ -96,6 +108,7 @@ def run_outputs(
             reference_environment=ours.environment,
             candidate_environment=theirs.environment,
             executed=theirs.executed,
+            outside=outside,
         )
 
 
@@ -130,6 +143,14 @@ def _compare(
     totals[name] = totals[name].merge(part) if name in totals else part
     errors.setdefault(name, []).append((index, distance(part)))
     return ""
+
+
+def _count_outside(name: str, policy: Policy, pair: tuple[np.ndarray, np.ndarray], outside: dict[str, Outside]) -> None:
+    """Adds one sample of one output (reference, candidate), where the policy has a tolerance for it."""
+    for budget in budgets_for(policy, name):
+        if budget.tolerance is not None:
+            part = count_outside(*pair, budget.tolerance)
+            outside[name] = merge_outside(outside[name], part) if name in outside else part
 
 
 def _spread(first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray]) -> float:

@@ -86,7 +86,14 @@ def _tried(
     for pair in outputs:
         statistics = run.statistics.get(pair.site.tensor)
         if statistics is not None:
-            again = pair_of(pair.site, statistics, candidate_name="", how="name", expected=pair.expected)
+            again = pair_of(
+                pair.site,
+                statistics,
+                candidate_name="",
+                how="name",
+                expected=pair.expected,
+                outside=run.outside.get(pair.site.tensor),
+            )
             verdicts.add(judge(again, statistics, case.policy))
     verdict: Verdict = "beyond" if "beyond" in verdicts else "incomplete" if "incomplete" in verdicts else "within"
     trial = Trial(before=before, after=after, verdict=verdict, note=f"{note}; the copy is {REPAIRED} in the study")

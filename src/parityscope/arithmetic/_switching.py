@@ -1,0 +1,205 @@
+"""Which nodes of a graph can be low on their own, and which follow others.
+
+Every value has a set of nodes that must all be low for it to hold rounded numbers: itself the maker of what a node
+computes; whatever its inputs need, for what a node only moves. Integers, constants (each branch has its own) and what
+is rounded in every assignment need none. Inputs of the model are never stored rounded, so that what reads them rounds
+them itself; a node that moves them, or weights that rounding changes, is gated as well, and decides where no other
+node does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from parityscope.arithmetic._graphs import bodies, constant_tensor
+from parityscope.arithmetic.rounding import round_to
+from parityscope.case.graph import node_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from parityscope.arithmetic.formats import Format
+    from parityscope.arithmetic.primitives import Rewriting
+    from parityscope.arithmetic.sites import Plan
+
+__all__ = ["Decision", "Gated", "Switching", "decide", "inner_nodes", "inner_values"]
+
+_ALWAYS: frozenset[int] = frozenset()
+_SHAPES = frozenset({"Shape", "Size"})  # what they give does not depend on the numbers they read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """A node that can be low: its name (unique), its operator, and the first tensor that it gives."""
+
+    name: str
+    op_type: str
+    tensor: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gated:
+    """A node that stands in branches.
+
+    `low` is the gate that says whether it is low; `plain` the one that says whether all that it reads was stored
+    rounded (None: it rounds what `operands` and `captures` name). `operands` are the inputs that it rounds, `captures`
+    what its bodies read from outside and is rounded for them, `results` the outputs that it rounds.
+    """
+
+    node: ir.Node
+    low: int
+    plain: int | None
+    operands: tuple[tuple[int, Format], ...]
+    captures: tuple[tuple[ir.Value, Format], ...]
+    results: Mapping[ir.Value, Format]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Switching:
+    """The nodes that decide, the gates (positions of the nodes that must all be low), and what stands behind them."""
+
+    decisions: tuple[Decision, ...]
+    gates: tuple[tuple[int, ...], ...]
+    gated: tuple[Gated, ...]
+
+
+def decide(plan: Plan, settled: frozenset[ir.Value], work: Rewriting) -> Switching:
+    """Says of every node of the main graph whether it decides, follows or stands outside.
+
+    `plan` is what is rounded when every node is low; `settled` the values that need no rounding of their own.
+    """
+    search = _Search(plan=plan, settled=settled, work=work)
+    search.needs.update(dict.fromkeys(value for value in work.model.graph.inputs if value in plan.storage))
+    for index, node in enumerate(node for node in work.model.graph if node.op_type != "Constant"):
+        if any(value.uses() or value.is_graph_output() for value in node.outputs):
+            _examine(node, index, search)
+    return Switching(decisions=tuple(search.decisions), gates=tuple(search.gates), gated=tuple(search.gated))
+
+
+def inner_nodes(node: ir.Node) -> Iterator[ir.Node]:
+    """Every node inside the bodies of `node`, however deep, in order."""
+    for body in bodies(node):
+        for inner in body:
+            yield inner
+            yield from inner_nodes(inner)
+
+
+def inner_values(node: ir.Node) -> Iterator[ir.Value]:
+    """Every value that the bodies of `node` define, however deep, in order."""
+    for body in bodies(node):
+        yield from body.inputs
+        yield from body.initializers.values()
+        for inner in body:
+            yield from inner.outputs
+            yield from inner_values(inner)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Search:
+    """What is known on the way through the graph. `needs` is None for what is never stored rounded."""
+
+    plan: Plan
+    settled: frozenset[ir.Value]
+    work: Rewriting
+    needs: dict[ir.Value, frozenset[int] | None] = field(default_factory=dict)
+    decisions: list[Decision] = field(default_factory=list)
+    taken: set[str] = field(default_factory=set)
+    gates: dict[tuple[int, ...], int] = field(default_factory=dict)
+    gated: list[Gated] = field(default_factory=list)
+
+    def gate(self, members: frozenset[int]) -> int:
+        """The gate that is open when all of `members` are low, made once."""
+        return self.gates.setdefault(tuple(sorted(members)), len(self.gates))
+
+    def decision(self, node: ir.Node, index: int) -> int:
+        """Makes `node` one that decides; names that several nodes have are told apart by their index."""
+        name = node_name(node, index)
+        name = f"{name}#{index}" if name in self.taken else name
+        self.taken.add(name)
+        self.decisions.append(Decision(name=name, op_type=node.op_type, tensor=str(node.outputs[0].name)))
+        return len(self.decisions) - 1
+
+
+def _examine(node: ir.Node, index: int, search: _Search) -> None:
+    plan = search.plan
+    operands, captures = _operands(node, plan), _captures(node, plan)
+    results = {value: plan.storage[value] for value in node.outputs if _is_rounded(value, search)}
+    read = {node.inputs[position]: number_format for position, number_format in operands} | dict(captures)
+    computed = [value for value in read if value is not None and constant_tensor(value) is None]
+    before = [search.needs.get(value, _ALWAYS) for value in computed]
+    members = frozenset[int]().union(*(each for each in before if each is not None))
+    surely = None not in before and not plan.operands
+    decides = bool(results) or bool(plan.operands and operands) or _rounds_inside(node, plan)
+    if node.op_type in _SHAPES or not (decides or None in before or _reads_changed(read, search)):
+        moved = members if None not in before else None
+        search.needs.update({value: moved if _carries(value, plan) else _ALWAYS for value in node.outputs})
+        return
+    plain = search.gate(members) if surely and members else None
+    if decides or not members:
+        members = frozenset({search.decision(node, index)})
+    low = search.gate(members)
+    if surely and plain in (None, low):  # all that it computes with is rounded whenever it is low
+        operands = [(at, held) for at, held in operands if node.inputs[at] not in computed]
+        captures = [(value, held) for value, held in captures if value not in computed]
+        plain = None
+    gated = Gated(node=node, low=low, plain=plain, operands=tuple(operands), captures=tuple(captures), results=results)
+    search.gated.append(gated)
+    search.needs.update({value: members if _carries(value, plan) else _ALWAYS for value in node.outputs})
+
+
+def _operands(node: ir.Node, plan: Plan) -> list[tuple[int, Format]]:
+    """The inputs that a low node takes rounded."""
+    found = []
+    for index, value in enumerate(node.inputs):
+        if (node, index) in plan.operands:
+            found.append((index, plan.operands[node, index]))
+        elif value is not None and value in plan.storage and plan.reads_rounded(node, index):
+            found.append((index, plan.storage[value]))
+    return found
+
+
+def _captures(node: ir.Node, plan: Plan) -> list[tuple[ir.Value, Format]]:
+    """What the bodies of a node read from outside and get rounded."""
+    inside = set(inner_values(node))
+    found: dict[ir.Value, Format] = {}
+    for inner in inner_nodes(node):
+        for index, value in enumerate(inner.inputs):
+            if value is None or value not in plan.storage or value in inside:
+                continue
+            if plan.reads_rounded(inner, index):
+                found[value] = plan.storage[value]
+    return list(found.items())
+
+
+def _is_rounded(value: ir.Value, search: _Search) -> bool:
+    """Whether a computed value is rounded for storage: it is to be, anything reads that, and it is not so anyway."""
+    if value not in search.plan.storage or value in search.settled:
+        return False
+    return value.is_graph_output() or any(search.plan.reads_rounded(*use) for use in value.uses())
+
+
+def _rounds_inside(node: ir.Node, plan: Plan) -> bool:
+    if any(value in plan.storage for value in inner_values(node)):
+        return True
+    return any((inner, index) in plan.operands for inner in inner_nodes(node) for index in range(len(inner.inputs)))
+
+
+def _reads_changed(read: Mapping[ir.Value | None, Format], search: _Search) -> bool:
+    """Whether rounding changes a constant among `read`."""
+    for value, number_format in read.items():
+        tensor = constant_tensor(value) if value is not None else None
+        if tensor is not None:
+            exact = tensor.numpy()
+            rounded = round_to(exact, number_format, overflow=search.work.overflow)
+            if not np.array_equal(exact, rounded, equal_nan=True):
+                return True
+    return False
+
+
+def _carries(value: ir.Value, plan: Plan) -> bool:
+    """Whether a value holds numbers that are rounded: tensors that the plan stores, and sequences of tensors."""
+    return value in plan.storage or (value.type is not None and not isinstance(value.type, ir.TensorType))

@@ -1,0 +1,131 @@
+"""The second-moment model of rounding errors: expected *squared* errors, in numpy, for any unit roundoff.
+
+Rounding a generic number to nearest makes a relative error of mean 0 and root mean square 0.4247 u (`ROUNDING`): it is
+uniform within half a unit in the last place, which is u²/3 E[1/m²], and significands m are spread logarithmically
+(R. W. Hamming, "On the distribution of numbers", Bell System Technical Journal 49, 1970), so that
+E[1/m²] = 3 / (8 ln 2). Errors of different operations are taken as uncorrelated (N. J. Higham and T. Mary, "A new
+approach to probabilistic rounding error analysis", SIAM Journal on Scientific Computing 41, 2019): variances add. Of a
+product s = Σ a_k b_k of n terms, with q = Σ (a_k b_k)²:
+
+* rounding both inputs:   2 (0.4247 u_in)² q
+* summing one by one:       (0.4247 u_acc)² Σ_k S_k²        with the partial sums S_k
+* rounding the result:      (0.4247 u_out)² s²
+
+The order of the terms is the engine's own, so that Σ S_k² is taken over a random one. The first k of n terms have the
+expected squared sum k/n [(k-1)/(n-1) s² + (n-k)/(n-1) q] (drawing without replacement), and summed over k = 1 ... n
+
+    E Σ S_k² = (n + 1) (2 s² + q) / 6.
+
+A term that is zero adds no error: n counts the others. Equal terms, as in the blank part of a page, make equal errors
+as long as the partial sum stays between two powers of two, and those add up: m of them cost m² s² / 9 (`repeated`).
+ Being a second moment, the model needs no confidence level and,
+unlike n u Σ|a_k b_k|, is no bound; honest sums in another order lie as often above it as below.
+"""
+
+from __future__ import annotations
+
+from math import log, sqrt
+
+import numpy as np
+
+__all__ = [
+    "ROUNDING",
+    "accumulation_variance",
+    "chain",
+    "elementwise_variance",
+    "input_variance",
+    "lanes_chain",
+    "mean_variance",
+    "repeated",
+    "rounding_variance",
+]
+
+# Root mean square of the relative error of one rounding to nearest, in units of the unit roundoff: 0.4247.
+ROUNDING = 1.0 / sqrt(8.0 * log(2.0))
+
+_Numbers = np.ndarray | float
+
+
+def rounding_variance(square: _Numbers, roundoff: float) -> np.ndarray:
+    """Expected squared error of rounding numbers whose squares are `square` to a format of unit roundoff `roundoff`."""
+    return np.asarray(square, np.float64) * (ROUNDING * roundoff) ** 2
+
+
+def elementwise_variance(square: _Numbers, ulps: float, roundoff: float) -> np.ndarray:
+    """The same for a function that is right to `ulps` units in the last place; 0.5 is correct rounding."""
+    return rounding_variance(square, 2.0 * ulps * roundoff)
+
+
+def input_variance(squares: _Numbers, roundoff: float, rounded: int = 2) -> np.ndarray:
+    """Expected squared error of Σ a_k b_k when `rounded` of its two operands are; `squares` is Σ (a_k b_k)²."""
+    return rounding_variance(squares, roundoff) * rounded
+
+
+def chain(total: _Numbers, squares: _Numbers, terms: _Numbers) -> np.ndarray:
+    """E Σ S_k² over random orders.
+
+    Args:
+        total: s², the square of the sum; float64, any shape.
+        squares: q, the sum of the squared terms; the shape of `total`.
+        terms: n; one number, or one for each sum.
+    """
+    total, squares, terms = (np.asarray(each, np.float64) for each in (total, squares, terms))
+    expected: np.ndarray = (2.0 * total + squares) * (terms + 1.0) / 6.0
+    return expected
+
+
+def lanes_chain(total: _Numbers, squares: _Numbers, terms: float, lanes: int) -> np.ndarray:
+    """The same for `lanes` accumulators of n / lanes terms each, which are added up one by one at the end."""
+    if lanes == 1 or terms <= lanes:
+        return chain(total, squares, terms)
+    total, squares = np.asarray(total, np.float64), np.asarray(squares, np.float64)
+    length = terms / lanes
+    # Σ over the lanes of the expected squared sum of each.
+    parts = ((length - 1.0) * total + (terms - length) * squares) / (terms - 1.0)
+    inside = chain(parts, squares, length)
+    across = chain(total, parts, lanes) - parts / lanes  # the first lane is added to nothing
+    return inside + across
+
+
+def repeated(total: _Numbers, terms: _Numbers) -> np.ndarray:
+    """What n equal terms add to E Σ S_k², because their errors are equal too: n² s² / 9.
+
+    Between 2^j and 2^(j+1) all additions make one error, of variance u² 4^j / 3. With s = f 2^e, n (1 - 1/f) terms lie
+    above 2^e and n 2^-i / f between 2^(e-i) and 2^(e-i+1); squaring these numbers, weighting them with the variances
+    and averaging over logarithmically spread f gives n² s² u² / (72 ln 2), which is (0.4247 u)² n² s² / 9.
+    """
+    expected: np.ndarray = np.asarray(total, np.float64) * np.square(np.asarray(terms, np.float64)) / 9.0
+    return expected
+
+
+def accumulation_variance(
+    total: _Numbers, squares: _Numbers, terms: _Numbers, roundoff: float, *, fused: bool = True
+) -> np.ndarray:
+    """Expected squared error of adding up n products one by one, arguments as for `chain`.
+
+    With fused multiply-add (`fused`) only sums are rounded. Without, every product is rounded too, and the first
+    addition, to zero, is exact.
+    """
+    sums = chain(total, squares, terms)
+    if not fused:
+        squares, terms = np.asarray(squares, np.float64), np.asarray(terms, np.float64)
+        sums = sums + squares * (1.0 - 1.0 / np.maximum(terms, 1.0))
+    return rounding_variance(sums, roundoff)
+
+
+def mean_variance(
+    mean_squared: _Numbers, mean_of_squares: _Numbers, terms: _Numbers, roundoff: float, equal: float = 0.0
+) -> np.ndarray:
+    """Expected squared error of a mean: n numbers added up one by one, and the sum divided by n.
+
+    Args:
+        mean_squared: The square of the mean.
+        mean_of_squares: The mean of the squares, same shape.
+        terms: n.
+        roundoff: Unit roundoff of accumulator and result.
+        equal: The share of the terms that repeat each other.
+    """
+    terms = np.asarray(terms, np.float64)
+    total = np.square(terms) * mean_squared
+    sums = chain(total, terms * np.asarray(mean_of_squares, np.float64), terms) + repeated(total, equal * terms)
+    return rounding_variance(sums / np.square(terms) + mean_squared, roundoff)

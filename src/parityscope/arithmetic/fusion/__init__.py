@@ -1,0 +1,94 @@
+"""What an engine runs as one kernel, and in which precision: the fusion model of the simulation.
+
+An engine rounds a tensor to its storage format when it writes it to memory, and nowhere else: what a kernel keeps in
+registers stays in FP32. Which nodes make one kernel, which kernels run in FP32 although a lower precision was asked
+for, and what is done to constants, differs by engine and by precision. All of it is data here:
+
+* `Kernel`, `Fusion` : what one engine does to one graph, in one precision;
+* `Profile` : a plug-in, one file per engine, whose plain function predicts a `Fusion` from the graph alone;
+* `following.follow` : the `Fusion` of a graph that an engine really executed;
+* `planning.planned` : the roundings that follow from a `Fusion`.
+
+Nodes are known by the names of the values that they compute, because these survive a conversion between opsets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from parityscope.errors import ParityError
+from parityscope.plugins import discover
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import onnx_ir as ir
+
+    from parityscope.arithmetic.rounding import Overflow
+
+__all__ = ["Fusion", "Kernel", "Profile", "profile_named", "profiles"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """Nodes that run as one kernel.
+
+    `values` are the names of all that its nodes compute. `precision` is the short name of the format in which it takes
+    its inputs and the operands of its products, `stored` of the one in which it writes what leaves it; "f32" is none.
+    `exact_inputs` are values that it takes as they are even so. `kind` says which pattern or layer it is.
+    """
+
+    values: tuple[str, ...]
+    precision: str
+    stored: str
+    kind: str = ""
+    exact_inputs: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fusion:
+    """The kernels of a graph; they cover every node whose results are used.
+
+    `default` is the precision of what is fed to the graph, and of nodes that are in no kernel after all.
+
+    `stores_constants` says that every constant is rounded that a kernel of lower precision reads. `folds` says that the
+    scales behind a product are multiplied into its weights, and its biases added up, in FP32 and what comes of it is
+    rounded; a constant that neither concerns stays as it is. `overflow`, where the engine has its own way, is what
+    becomes of constants beyond range.
+    """
+
+    kernels: tuple[Kernel, ...]
+    default: str
+    stores_constants: bool = True
+    folds: bool = False
+    overflow: Overflow | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """An engine: `predict(model, precision)` says how it runs a graph of FP32 values in a precision ("f16", "bf16").
+
+    The model is read only. None stands for rounding behind every operator.
+    """
+
+    name: str
+    title: str
+    predict: Callable[[ir.Model, str], Fusion | None]
+
+
+def profiles() -> dict[str, Profile]:
+    """Every profile by name."""
+    return {found.name: found for found, _ in discover("parityscope.arithmetic.fusion", "PROFILE", Profile).values()}
+
+
+def profile_named(name: str) -> Profile:
+    """The profile called `name`.
+
+    Raises:
+        ParityError: there is none of that name.
+    """
+    known = profiles()
+    if name not in known:
+        raise ParityError(f"there is no fusion profile {name!r}", fix=f"use one of: {', '.join(sorted(known))}")
+    return known[name]

@@ -1,0 +1,241 @@
+"""Scales and biases behind a product, folded into its weights in FP32 before anything is rounded.
+
+Engines turn `Conv -> BatchNormalization`, and any run of Mul, Div, Add and Sub with one constant for each channel, into
+one product with other weights: y = s·(W x + b) + t = (s W) x + (s b + t). What they then round is s W and s b + t. Here
+the graph keeps its nodes and its names, so that its constants are changed until it computes the same: W becomes
+round(s W) / s, and the last constant that is added behind it takes the difference round(s b + t) - (s b + t). In exact
+arithmetic this is the folded product; in FP32 it differs by rounding errors of FP32.
+
+Arrays are those of the constants; s and t have one element for each output channel and are float64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.arithmetic._graphs import constant_tensor
+from parityscope.arithmetic.rounding import round_to
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import onnx_ir as ir
+
+    from parityscope.arithmetic.formats import Format
+    from parityscope.arithmetic.rounding import Overflow
+
+    Use = tuple[ir.Node, int]
+
+__all__ = ["folded", "linear_chain"]
+
+_EPSILON = 1e-5  # ONNX's default for BatchNormalization
+_BATCH_NORMALIZATION_INPUTS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """One node of the chain: y = scale·x + shift; `added` is its input whose rise by d raises y by `sign`·d."""
+
+    scale: np.ndarray
+    shift: np.ndarray
+    added: Use | None = None
+    sign: float = 1.0
+
+
+def linear_chain(node: ir.Node, inside: Callable[[ir.Node], bool]) -> list[ir.Node]:
+    """The nodes behind the product `node` that are folded into it, as far as `inside` (of its kernel) holds."""
+    return [each for each, _ in _chain(node, inside, _channels(node))]
+
+
+def folded(
+    node: ir.Node,
+    inside: Callable[[ir.Node], bool],
+    number_format: Format,
+    overflow: Overflow,
+    held: Mapping[Use, np.ndarray] | None = None,
+) -> dict[Use, np.ndarray]:
+    """What the constants of product `node`, and of the chain folded into it, become when they are rounded folded.
+
+    `held` are constants that were changed before.
+    """
+    held = held or {}
+    steps = [step for _, step in _chain(node, inside, _channels(node), held)]
+    scale = np.ones(1)
+    for step in steps:
+        scale = scale * step.scale
+    changed: dict[Use, np.ndarray] = {}
+    for index in (0, 1):
+        weight = _constant(node, index, held)
+        if weight is not None:
+            changed[node, index] = _unscaled(
+                weight, _spread(scale, weight.ndim, _channel_axis(node, index)), number_format, overflow
+            )
+    changed.update(_biased(node, steps, number_format, overflow, held))
+    return changed
+
+
+def _unscaled(weight: np.ndarray, scale: np.ndarray, number_format: Format, overflow: Overflow) -> np.ndarray:
+    """round(scale · weight) / scale; where the scale is nought, the weight itself."""
+    rounded = round_to((weight * scale).astype(np.float32), number_format, overflow=overflow).astype(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        back = np.where(scale == 0, weight, rounded / scale)
+    return np.asarray(back, weight.dtype)
+
+
+def _biased(
+    node: ir.Node,
+    steps: list[_Step],
+    number_format: Format,
+    overflow: Overflow,
+    held: Mapping[Use, np.ndarray],
+) -> dict[Use, np.ndarray]:
+    """The last constant that is added, moved by what rounding the sum of all of them moves it."""
+    bias = _constant(node, 2, held) if node.op_type in {"Conv", "ConvTranspose", "Gemm"} else None
+    total = np.zeros(1) if bias is None else bias.reshape(-1).astype(np.float64)
+    target: tuple[Use, float] | None = None if bias is None else ((node, 2), 1.0)
+    behind = np.ones(1)
+    for step in steps:
+        total = total * step.scale + step.shift
+        behind = behind * step.scale
+        if step.added is not None:
+            target, behind = (step.added, step.sign), np.ones(1)
+    if target is None:
+        return {}
+    rounded = round_to(total.astype(np.float32), number_format, overflow=overflow).astype(np.float64)
+    (user, index), sign = target
+    with np.errstate(divide="ignore", invalid="ignore"):
+        move = np.where(behind == 0, 0.0, sign * (rounded - total) / behind)
+    old = _constant(user, index, held)
+    if old is None or not move.any():
+        return {}
+    if user.op_type == "BatchNormalization" or user is node:
+        return {(user, index): (old + move.reshape(-1)).astype(old.dtype)}
+    return {(user, index): (old + _beside(move, node)).astype(old.dtype)}
+
+
+def _chain(
+    node: ir.Node, inside: Callable[[ir.Node], bool], channels: int, held: Mapping[Use, np.ndarray] | None = None
+) -> list[tuple[ir.Node, _Step]]:
+    found: list[tuple[ir.Node, _Step]] = []
+    value = node.outputs[0]
+    while len(uses := list(value.uses())) == 1 and not value.is_graph_output():
+        user, index = uses[0]
+        step = _step(user, index, node, channels, held or {}) if inside(user) else None
+        if step is None:
+            break
+        found.append((user, step))
+        value = user.outputs[0]
+    return found
+
+
+def _step(user: ir.Node, index: int, product: ir.Node, channels: int, held: Mapping[Use, np.ndarray]) -> _Step | None:
+    """`user`, which reads the chain at `index`, as scale and shift; None where it is anything else."""
+    if user.op_type == "BatchNormalization" and index == 0:
+        return _normalization_step(user, held)
+    if user.op_type not in {"Add", "Sub", "Mul", "Div"} or len(user.inputs) != 2:
+        return None
+    other = _constant(user, 1 - index, held)
+    vector = None if other is None else _by_channel(other, product, channels)
+    if vector is None:
+        return None
+    one, none = np.ones(1), np.zeros(1)
+    use = (user, 1 - index)
+    match user.op_type, index:
+        case "Mul", _:
+            return _Step(scale=vector, shift=none)
+        case "Div", 0:
+            return _Step(scale=1.0 / vector, shift=none) if vector.all() else None
+        case "Add", _:
+            return _Step(scale=one, shift=vector, added=use)
+        case "Sub", 0:
+            return _Step(scale=one, shift=-vector, added=use, sign=-1.0)
+        case "Sub", 1:
+            return _Step(scale=-one, shift=vector, added=use)
+    return None
+
+
+def _normalization_step(user: ir.Node, held: Mapping[Use, np.ndarray]) -> _Step | None:
+    """BatchNormalization in inference: y = gamma (x - mean) / sqrt(variance + epsilon) + beta."""
+    if len(user.inputs) != _BATCH_NORMALIZATION_INPUTS:
+        return None
+    found = [_constant(user, index, held) for index in range(1, 5)]
+    gamma, beta, mean, variance = (None if each is None else each.astype(np.float64) for each in found)
+    if gamma is None or beta is None or mean is None or variance is None:
+        return None
+    attribute = user.attributes.get("epsilon")
+    epsilon = _EPSILON if attribute is None else attribute.as_float()
+    scale = gamma / np.sqrt(variance + epsilon)
+    return _Step(scale=scale, shift=beta - mean * scale, added=(user, 2))
+
+
+def _by_channel(array: np.ndarray, product: ir.Node, channels: int) -> np.ndarray | None:
+    """A constant that is the same for all, or has one number for each output channel, as a vector; else None."""
+    vector = array.astype(np.float64).reshape(-1)
+    if array.size == 1:
+        return vector
+    trailing = _trailing(product)
+    shape = array.shape
+    fits = len(shape) > trailing and shape[-1 - trailing] == channels == array.size
+    return vector if fits else None
+
+
+def _beside(vector: np.ndarray, product: ir.Node) -> np.ndarray:
+    """A vector over output channels, in the shape that broadcasts against the product's output."""
+    return vector.reshape(-1, *[1] * _trailing(product)) if vector.size > 1 else vector
+
+
+def _trailing(product: ir.Node) -> int:
+    """How many dimensions the product's output has behind its channels."""
+    if product.op_type not in {"Conv", "ConvTranspose"}:
+        return 0
+    weight = product.inputs[1]
+    rank = None if weight is None or weight.shape is None else len(weight.shape)
+    return (rank or 4) - 2
+
+
+def _channels(product: ir.Node) -> int:
+    weight = product.inputs[1]
+    tensor = None if weight is None else constant_tensor(weight)
+    if tensor is None:
+        return 0
+    axis = _channel_axis(product, 1)
+    return int(tensor.numpy().shape[axis]) if axis is not None else 0
+
+
+def _channel_axis(product: ir.Node, index: int) -> int | None:
+    """The axis of weight `index` that runs over output channels; None where it has none, or shares it with groups."""
+    if product.op_type == "Conv" and index == 1:
+        return 0
+    if product.op_type == "ConvTranspose" and index == 1:
+        group = product.attributes.get("group")
+        return 1 if group is None or group.as_int() == 1 else None
+    if product.op_type == "Gemm" and index == 1:
+        transposed = product.attributes.get("transB")
+        return 0 if transposed is not None and transposed.as_int() else 1
+    if product.op_type == "MatMul" and index == 1:
+        return -1
+    return None
+
+
+def _spread(scale: np.ndarray, rank: int, axis: int | None) -> np.ndarray:
+    """`scale` along `axis` of an array of `rank` dimensions; without an axis a scale that differs cannot be folded."""
+    if scale.size == 1:
+        return scale.reshape([1] * rank)
+    if axis is None:
+        return np.ones([1] * rank)
+    shape = [1] * rank
+    shape[axis] = scale.size
+    return scale.reshape(shape)
+
+
+def _constant(node: ir.Node, index: int, held: Mapping[Use, np.ndarray]) -> np.ndarray | None:
+    if (node, index) in held:
+        return held[node, index]
+    value = node.inputs[index] if index < len(node.inputs) else None
+    tensor = None if value is None else constant_tensor(value)
+    if tensor is None or not tensor.dtype.is_floating_point():
+        return None
+    return tensor.numpy()

@@ -1,0 +1,101 @@
+"""OpenVINO's CPU plugin: oneDNN kernels with everything pointwise behind them, and an FP32 tail.
+
+What is fused, in the plugin's own order (`intel_cpu/src/graph_optimizer.cpp`, and the common transformations before
+it). The runtime's executed graph says which of it happened; this file predicts it from the ONNX graph alone:
+
+* decomposed SiLU, HardSwish, HardSigmoid, GELU (not if its cube is written as products), Mish, LayerNormalization (as
+  MVN) and RMSNormalization are recognised;
+* a convolution takes BatchNormalization and constants for each channel into its weights, then any chain of unary
+  operators and of constants for each channel; a bare one takes a residual addition and one activation behind it;
+* a product with constant weights (FullyConnected) or of two tensors takes the same chain, but no residual;
+* attention becomes one kernel (a "Subgraph"), Softmax inside it in FP32;
+* two pointwise layers in a row become one, unless both read the same tensor.
+
+In bfloat16 (`Graph::EnforceInferencePrecision` in `intel_cpu/src/graph.cpp`): every layer, except the tail, which is
+everything from an output upwards to the first convolution, product, recurrence or resize; those run in bfloat16 and
+write FP32. Constants stay FP32 but for the weights and biases of products, which are folded in FP32 before. Pointwise
+layers read what is fed to the graph unrounded. A few operators exist in FP32 alone.
+
+In float16 (`mark_subgraphs_to_keep_in_mixed_precision.cpp` in the common transformations): every constant is converted
+first, saturated at ±65504. What divides by something with a small ε (decomposed normalizations) stays FP32, with all
+pointwise and data-moving operators that are connected with it through such operators. This half was read in the source
+and not compared with an executed graph here: it needs a CPU with AVX512-FP16.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from parityscope.arithmetic.fusion import Fusion, Profile
+from parityscope.arithmetic.fusion._openvino_marks import sensitive, tail
+from parityscope.arithmetic.fusion._openvino_rules import is_eltwise, merge_all
+from parityscope.arithmetic.fusion.layers import cut
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from parityscope.arithmetic.fusion.layers import Layer, Layers
+
+__all__ = ["PROFILE"]
+
+_PATTERNS = (
+    *(
+        "LayerNormalization",
+        "RMSNormalization",
+        "Softmax",
+        "Gelu",
+        "GeluInner",
+        "Mish",
+        "HardSwish",
+        "HardSigmoid",
+        "Silu",
+        "Attention",
+    ),
+)
+# Layers for which the plugin has no kernel of lower precision: node type Math (seen in executed graphs), and others
+# whose supported descriptors are FP32 alone (their node files).
+_FLOAT32_ONLY = frozenset(
+    {
+        *("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cos", "Cosh", "Sin", "Sinh", "Tan", "Selu", "Sign"),
+        *("Softsign", "Neg", "HardSigmoid", "Log", "GridSample", "NonMaxSuppression", "CumSum", "RMSNormalization"),
+    }
+)
+_WRITES_WHAT_IS_READ = frozenset({"Conv"})
+
+
+def _predict(model: ir.Model, precision: str) -> Fusion | None:
+    if precision not in {"bf16", "f16"}:
+        return None
+    layers = cut(model, _PATTERNS)
+    merge_all(layers)
+    wide = tail(layers, model) if precision == "bf16" else sensitive(layers)
+
+    def runs_in(layer: Layer) -> str:
+        # HardSigmoid as one ONNX node is a Math layer; put together from nodes it is pointwise.
+        alone = layer.kind in _FLOAT32_ONLY and len(layer.nodes) == 1
+        return "f32" if layer in wide or alone else precision
+
+    def writes(layer: Layer) -> str:
+        if layer.kind in _WRITES_WHAT_IS_READ and (readers := _readers(layers, layer)):
+            return "f32" if all(runs_in(reader) == "f32" for reader in readers) else precision
+        return runs_in(layer)
+
+    inputs = frozenset(str(value.name) for value in model.graph.inputs)
+    return Fusion(
+        kernels=layers.kernels(runs_in, writes, lambda layer: inputs if _is_pointwise(layer) else frozenset()),
+        default=precision,
+        stores_constants=precision == "f16",
+        folds=True,
+        overflow="saturate",
+    )
+
+
+def _readers(layers: Layers, layer: Layer) -> list[Layer]:
+    return [layers.of[user] for user, _ in layer.output.uses() if user in layers.of]
+
+
+def _is_pointwise(layer: Layer) -> bool:
+    return is_eltwise(layer) or layer.kind == "Attention"
+
+
+PROFILE = Profile(name="openvino", title="OpenVINO on the CPU", predict=_predict)

@@ -1,0 +1,53 @@
+"""Attention: a product, pointwise operators on the scores (scale, mask), Softmax, and a product with the values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from parityscope.arithmetic.fusion.matching import POINTWISE, Region, closed, data_inputs, is_static
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["match"]
+
+_MOVES = frozenset({"Identity", "Dropout"})
+
+
+def match(node: ir.Node, order: dict[ir.Node, int]) -> Region | None:
+    """The attention whose product with the values is `node`."""
+    weights = node.inputs[0] if node.op_type == "MatMul" else None
+    softmax = None if weights is None else weights.producer()
+    nodes = [node]
+    while softmax is not None and softmax.op_type in _MOVES and softmax.inputs[0] is not None:
+        nodes.append(softmax)
+        softmax = softmax.inputs[0].producer()
+    if softmax is None or softmax.op_type != "Softmax" or softmax.inputs[0] is None:
+        return None
+    nodes.append(softmax)
+    scores = _scores(softmax.inputs[0], order)
+    if scores is None:
+        return None
+    members = tuple(sorted((*nodes, *scores), key=lambda each: order[each]))
+    if not closed(members, node.outputs[0]):
+        return None
+    inside = {value for each in members for value in each.outputs}
+    entries = dict.fromkeys(value for each in members for value in data_inputs(each) if value not in inside)
+    return Region(kind="Attention", nodes=members, entries=tuple(entries), output=node.outputs[0])
+
+
+def _scores(value: ir.Value, order: dict[ir.Node, int]) -> list[ir.Node] | None:
+    """The nodes from the product of queries and keys to `value`; a mask comes from outside."""
+    nodes: list[ir.Node] = []
+    while True:
+        node = value.producer()
+        if node is None or node.graph is None:
+            return None
+        nodes.append(node)
+        if node.op_type == "MatMul":
+            return None if any(each is None or is_static(each) for each in node.inputs) else nodes
+        inputs = data_inputs(node)
+        if node.op_type not in POINTWISE | _MOVES or not inputs:
+            return None
+        # Of the scores and a mask, the scores are what was computed last.
+        value = max(inputs, key=lambda each: -1 if (made := each.producer()) is None else order[made])

@@ -1,0 +1,28 @@
+"""HardSwish: `x · Clip(x + 3, 0, 6) / 6`, the division anywhere, or `x · HardSigmoid(x)` (arXiv:1905.02244)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from parityscope.arithmetic.fusion.patterns._diamonds import diamond, scaled
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from parityscope.arithmetic.fusion.matching import Region
+
+__all__ = ["match"]
+
+_NODES = {"Add", "Clip", "Div", "HardSigmoid", "Mul"}
+
+
+def match(node: ir.Node, order: dict[ir.Node, int]) -> Region | None:
+    """The HardSwish whose product of two things is `node`."""
+    found = diamond(
+        node,
+        order,
+        "HardSwish",
+        _NODES,
+        lambda ops: ops.count("Clip") + ops.count("HardSigmoid") == 1 and len(ops) <= 5,
+    )
+    return None if found is None else scaled(found, (1 / 6,))

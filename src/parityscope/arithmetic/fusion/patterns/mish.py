@@ -1,0 +1,27 @@
+"""Mish: `x · Tanh(Softplus(x))`, Softplus also as `Log(1 + Exp(x))` (D. Misra, arXiv:1908.08681)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from parityscope.arithmetic.fusion.patterns._diamonds import diamond
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from parityscope.arithmetic.fusion.matching import Region
+
+__all__ = ["match"]
+
+_NODES = {"Add", "Exp", "Log", "Mul", "Softplus", "Tanh"}
+
+
+def match(node: ir.Node, order: dict[ir.Node, int]) -> Region | None:
+    """The Mish that ends in `node`."""
+    return diamond(
+        node,
+        order,
+        "Mish",
+        _NODES,
+        lambda found: found.count("Tanh") == 1 and {"Softplus", "Log"} & set(found) != set(),
+    )

@@ -1,0 +1,21 @@
+"""SiLU (Swish): `x · Sigmoid(βx)`, as PyTorch (β = 1) and Paddle (a Mul by 1) export it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from parityscope.arithmetic.fusion.patterns._diamonds import diamond
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from parityscope.arithmetic.fusion.matching import Region
+
+__all__ = ["match"]
+
+_NODES = {"Mul", "Sigmoid"}
+
+
+def match(node: ir.Node, order: dict[ir.Node, int]) -> Region | None:
+    """The SiLU that ends in `node`."""
+    return diamond(node, order, "Silu", _NODES, lambda found: found.count("Sigmoid") == 1 and len(found) <= 3)

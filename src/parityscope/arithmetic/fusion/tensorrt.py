@@ -1,0 +1,84 @@
+"""TensorRT, strongly typed, from its published rules. NOT RUN: no TensorRT engine was compared with this file.
+
+Source: NVIDIA, "TensorRT Developer Guide" (10.x), section "Types of Fusions" (supported layer fusions, pointwise fusions,
+Q/DQ fusions), and the inspector output that the guide prints. From there:
+
+* convolution, deconvolution and product + bias, scale (BatchNormalization) and one activation; "ElementWise Sum" of a
+  residual goes into the convolution, and an activation behind it;
+* any chain of pointwise layers becomes one PointWise kernel ("PointWise fusion"), also behind a convolution through
+  the kernels that the builder generates (SiLU, HardSwish, GELU);
+* "Reduce" and pointwise operators between them, that is a decomposed normalization, become one kernel, whose
+  intermediates have the type that the graph gives them; Softmax computes in FP32;
+* attention (product, scale, mask, Softmax, product) becomes one kernel, the probabilities rounded for its second product;
+* shuffles (Transpose, Reshape) move without rounding anew.
+
+Strong typing keeps the types of the graph at the borders of kernels. Constants beyond the range of the format are saturated
+to its largest finite number. Weights are folded in FP32, before they are rounded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from parityscope.arithmetic.fusion import Fusion, Profile
+from parityscope.arithmetic.fusion.layers import cut
+from parityscope.arithmetic.fusion.matching import POINTWISE
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from parityscope.arithmetic.fusion.layers import Layer, Layers
+
+__all__ = ["PROFILE"]
+
+_PATTERNS = (
+    *(
+        "LayerNormalization",
+        "RMSNormalization",
+        "Softmax",
+        "Gelu",
+        "GeluInner",
+        "GeluOfProducts",
+        "Mish",
+        "HardSwish",
+        "HardSigmoid",
+    ),
+    *("Silu", "Attention"),
+)
+_PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+_POINTWISE = POINTWISE | {
+    "BatchNormalization",
+    "Gelu",
+    "GeluInner",
+    "GeluOfProducts",
+    "Mish",
+    "HardSwish",
+    "HardSigmoid",
+    "Silu",
+}
+
+
+def _predict(model: ir.Model, precision: str) -> Fusion | None:
+    if precision not in {"bf16", "f16"}:
+        return None
+    layers = cut(model, _PATTERNS)
+    for kinds in (_PRODUCTS, {"LayerNormalization", "RMSNormalization"}, _POINTWISE):
+        for layer in layers.each():
+            if layer.kind in kinds and layer in layers.of.values():
+                _merge_pointwise(layers, layer)
+    return Fusion(
+        kernels=layers.kernels(lambda _: precision, lambda _: precision),
+        default=precision,
+        stores_constants=False,
+        folds=True,
+        overflow="saturate",
+    )
+
+
+def _merge_pointwise(layers: Layers, layer: Layer) -> None:
+    """The pointwise layers behind, as long as each alone reads what is before it."""
+    while (child := layers.only_child(layer)) is not None and child.kind in _POINTWISE and not child.merged:
+        layers.merge(layer, child)
+
+
+PROFILE = Profile(name="tensorrt", title="TensorRT, strongly typed (not run)", predict=_predict)

@@ -1,0 +1,105 @@
+"""What a layer may have computed instead: one hypothesis per file.
+
+A hypothesis is a value of plain functions (the last line of its file). For a small graph (a region: the nodes between
+observable tensors) it gives `Variant`s, and each says how to compute that graph differently: by a rewritten graph, by
+roundings of what is read, or by another way to accumulate products. Nothing is run here; `parityscope.explanation`
+runs the variants on the candidate's own inputs and tests whether the *vector* of the error comes out.
+
+Two families: `arithmetic` (the format that numbers were rounded to; asked once of the whole region, with the node
+that makes its output) and `semantic` (another function was computed; asked of every node).
+A module's docstring says what it computes and where that is from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from parityscope.plugins import discover
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import numpy as np
+    import onnx_ir as ir
+
+    Transform = Callable[[np.ndarray, "Operand"], np.ndarray]
+    Accumulate = Callable[[ir.Node, Sequence[np.ndarray | None]], np.ndarray | None]
+    Rewrite = Callable[[ir.Model, ir.Node, float], None]
+
+__all__ = ["Context", "Hypothesis", "Operand", "Rounding", "Variant", "hypotheses"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operand:
+    """What a transform is about to change: input `index` of `node`; `constant` for parameters of the model."""
+
+    node: ir.Node
+    index: int
+    constant: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounding:
+    """A monotone rounding of float32 or float64 arrays to the format called `name`, of unit roundoff `unit`."""
+
+    name: str
+    unit: float
+    apply: Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """One way to compute a region.
+
+    Args:
+        words: What is different, for the report.
+        rewrite: Edits a copy of the region's graph, given the node asked about and the parameter.
+        span: The least and the largest value of the parameter, where one is to be fitted; None when there is none.
+        operands: Applied to what products (MatMul, Conv, ...) multiply, on its way in.
+        stored: Applied to the region's float inputs and parameters.
+        between: Applied to float tensors between the region's nodes.
+        output: Rounds the region's output.
+        accumulate: Computes a product from its (transformed) inputs; None where it cannot or would take too long.
+    """
+
+    words: str
+    rewrite: Rewrite | None = None
+    span: tuple[float, float] | None = None
+    operands: Transform | None = None
+    stored: Transform | None = None
+    between: Transform | None = None
+    output: Rounding | None = None
+    accumulate: Accumulate | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What a hypothesis may look at.
+
+    `model` is the region's graph (to be read only), `candidate` and `replayed` its output on both sides on the
+    candidate's inputs, c and f(c_in): float64, equal shapes. `value` gives what the reference arithmetic makes of any
+    value of the region.
+    """
+
+    model: ir.Model
+    candidate: np.ndarray
+    replayed: np.ndarray
+    value: Callable[[ir.Value], np.ndarray]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hypothesis:
+    """One thing that a layer may have computed instead of what the model says."""
+
+    name: str
+    title: str
+    family: Literal["arithmetic", "semantic"]
+    applies: Callable[[ir.Node, ir.Graph], bool]
+    variants: Callable[[ir.Node, Context], Iterable[Variant]]
+
+
+def hypotheses() -> dict[str, Hypothesis]:
+    """Every hypothesis there is, by name."""
+    found = discover("parityscope.arithmetic.hypotheses", "HYPOTHESIS", Hypothesis).values()
+    return {hypothesis.name: hypothesis for hypothesis, _ in found}

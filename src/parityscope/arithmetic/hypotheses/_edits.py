@@ -1,0 +1,171 @@
+"""Small edits of a region's graph, and its attributes as plain Python values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from parityscope.case.graph import constant_value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from parityscope.arithmetic.hypotheses import Rewrite
+
+    Attribute = int | float | str | Sequence[int]
+
+__all__ = [
+    "array_of",
+    "behind",
+    "constant",
+    "gives_output",
+    "input_of",
+    "insert",
+    "integer",
+    "integers",
+    "put",
+    "read",
+    "reading",
+    "real",
+    "setting",
+    "substitute",
+    "text",
+]
+
+
+def integer(node: ir.Node, name: str, default: int) -> int:
+    """The integer attribute `name`."""
+    found = node.attributes.get(name)
+    return default if found is None else found.as_int()
+
+
+def integers(node: ir.Node, name: str, default: Sequence[int]) -> list[int]:
+    """The attribute `name`, a list of integers."""
+    found = node.attributes.get(name)
+    return list(default) if found is None else list(found.as_ints())
+
+
+def real(node: ir.Node, name: str, default: float) -> float:
+    """The float attribute `name`."""
+    found = node.attributes.get(name)
+    return default if found is None else found.as_float()
+
+
+def text(node: ir.Node, name: str, default: str) -> str:
+    """The string attribute `name`."""
+    found = node.attributes.get(name)
+    return default if found is None else found.as_string()
+
+
+def put(node: ir.Node, name: str, value: Attribute) -> None:
+    """Sets the attribute `name`."""
+    if isinstance(value, str):
+        node.attributes[name] = ir.AttrString(name, value)
+    elif isinstance(value, int):
+        node.attributes[name] = ir.AttrInt64(name, value)
+    elif isinstance(value, float):
+        node.attributes[name] = ir.AttrFloat32(name, value)
+    else:
+        node.attributes[name] = ir.AttrInt64s(name, list(value))
+
+
+def setting(name: str, value: Attribute) -> Rewrite:
+    """A rewriting that sets the attribute `name`."""
+
+    def rewrite(_: ir.Model, node: ir.Node, __: float) -> None:
+        put(node, name, value)
+
+    return rewrite
+
+
+def reading(index: int, array: np.ndarray) -> Rewrite:
+    """A rewriting that makes input `index` the parameter `array`."""
+
+    def rewrite(model: ir.Model, node: ir.Node, _: float) -> None:
+        read(model, node, index, array)
+
+    return rewrite
+
+
+def input_of(node: ir.Node, index: int) -> ir.Value | None:
+    """Input `index`; None where it is left out."""
+    return node.inputs[index] if index < len(node.inputs) else None
+
+
+def array_of(node: ir.Node, index: int) -> np.ndarray | None:
+    """Input `index` as an array where it is a parameter; None for anything computed or left out."""
+    tensor = constant_value(input_of(node, index))
+    return None if tensor is None else np.asarray(tensor.numpy())
+
+
+def gives_output(node: ir.Node, graph: ir.Graph) -> bool:
+    """Whether the node makes the region's output."""
+    return any(value is graph.outputs[0] for value in node.outputs)
+
+
+def constant(model: ir.Model, array: np.ndarray, name: str) -> ir.Value:
+    """A new parameter of the graph."""
+    taken = model.graph.initializers
+    name = next(wanted for count in range(len(taken) + 1) if (wanted := f"{name}::changed{count}") not in taken)
+    tensor = ir.tensor(np.ascontiguousarray(array), name=name)
+    made = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape), const_value=tensor)
+    model.graph.register_initializer(made)
+    return made
+
+
+def read(model: ir.Model, node: ir.Node, index: int, array: np.ndarray) -> None:
+    """Makes input `index` of `node` the parameter `array`."""
+    value = constant(model, array, f"{node.outputs[0].name}::{index}")
+    if index >= len(node.inputs):
+        node.resize_inputs(index + 1)
+    node.replace_input_with(index, value)
+
+
+def insert(
+    node: ir.Node, op_type: str, inputs: Sequence[ir.Value | None], attributes: Mapping[str, Attribute] | None = None
+) -> ir.Value:
+    """A new node right before `node`; gives its output."""
+    made = ir.Node("", op_type, inputs, num_outputs=1)
+    for name, value in (attributes or {}).items():
+        put(made, name, value)
+    made.outputs[0].name = f"{node.outputs[0].name}::{op_type}{_size(node)}"
+    node.prepend(made)
+    return made.outputs[0]
+
+
+def substitute(model: ir.Model, node: ir.Node, value: ir.Value) -> None:
+    """Lets everything that read the first output of `node` read `value`; the node goes if nothing needs it."""
+    old = node.outputs[0]
+    for user, index in list(old.uses()):
+        if user is not value.producer():
+            user.replace_input_with(index, value)
+    for position, output in enumerate(model.graph.outputs):
+        if output is old:
+            model.graph.outputs[position] = value
+
+
+def behind(
+    model: ir.Model,
+    node: ir.Node,
+    op_type: str,
+    others: Sequence[ir.Value | None] = (),
+    attributes: Mapping[str, Attribute] | None = None,
+) -> ir.Value:
+    """A new node on the first output of `node` (and `others`), which everything reads from now on instead."""
+    old = node.outputs[0]
+    made = ir.Node("", op_type, [old, *others], num_outputs=1)
+    for name, value in (attributes or {}).items():
+        put(made, name, value)
+    made.outputs[0].name = f"{old.name}::{op_type}{_size(node)}"
+    node.append(made)
+    substitute(model, node, made.outputs[0])
+    return made.outputs[0]
+
+
+def _size(node: ir.Node) -> int:
+    """The number of nodes in the graph: grows with every insertion, so that it makes names fresh."""
+    if node.graph is None:
+        raise ValueError(f"{node.op_type} belongs to no graph")
+    return len(node.graph)

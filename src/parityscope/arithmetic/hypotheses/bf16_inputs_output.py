@@ -1,0 +1,31 @@
+"""BF16 inputs and output: what a layer reads and what it gives back was rounded to BF16.
+
+The usual BF16 engine: tensors live in memory in BF16, products accumulate in FP32. What is fused into one kernel is
+rounded at its edges only; a bias may stay FP32; or, unfused, every tensor between is stored too.
+
+Source: Intel, "BFLOAT16 - Hardware Numerics Definition", 2018; the
+rounding model was measured on FP16 and BF16 engines (docs/numerics.md).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
+from parityscope.arithmetic.hypotheses._rounding import always, storage_variants
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import onnx_ir as ir
+
+__all__ = ["HYPOTHESIS"]
+
+
+def _variants(_node: ir.Node, context: Context) -> Iterator[Variant]:
+    yield from storage_variants("bf16", context.model.graph)
+
+
+HYPOTHESIS = Hypothesis(
+    name="bf16_inputs_output", title="BF16 inputs and output", family="arithmetic", applies=always, variants=_variants
+)

@@ -1,0 +1,30 @@
+"""FP16 inputs and output: what a layer reads and what it gives back was rounded to FP16.
+
+The usual FP16 engine: tensors live in memory in FP16, products accumulate in FP32. What is fused into one kernel is
+rounded at its edges only; a bias may stay FP32; or, unfused, every tensor between is stored too.
+
+Source: IEEE 754-2019 binary16; the rounding model was measured on FP16 and BF16 engines (docs/numerics.md).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
+from parityscope.arithmetic.hypotheses._rounding import always, storage_variants
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import onnx_ir as ir
+
+__all__ = ["HYPOTHESIS"]
+
+
+def _variants(_node: ir.Node, context: Context) -> Iterator[Variant]:
+    yield from storage_variants("f16", context.model.graph)
+
+
+HYPOTHESIS = Hypothesis(
+    name="f16_inputs_output", title="FP16 inputs and output", family="arithmetic", applies=always, variants=_variants
+)

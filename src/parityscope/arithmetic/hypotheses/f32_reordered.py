@@ -1,0 +1,31 @@
+"""FP32 in another order: the same function in FP32, its sums taken in another order.
+
+The order of an engine is not known, so its error cannot be predicted element by element; only its size can. This
+hypothesis predicts no error at all and is accepted where what the layer introduced stays within the FP32 noise floor in
+every channel.
+
+Source: the second-moment model of accumulation (docs/explanations.md).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
+from parityscope.arithmetic.hypotheses._rounding import always
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import onnx_ir as ir
+
+__all__ = ["HYPOTHESIS"]
+
+
+def _variants(_node: ir.Node, _context: Context) -> Iterator[Variant]:
+    yield Variant(words="FP32, in another order of summation")
+
+
+HYPOTHESIS = Hypothesis(
+    name="f32_reordered", title="FP32 in another order", family="arithmetic", applies=always, variants=_variants
+)

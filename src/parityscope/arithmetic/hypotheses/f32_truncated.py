@@ -1,0 +1,47 @@
+"""FP32 accumulation toward zero: the accumulator of a product drops bits instead of rounding.
+
+Tensor cores add blocks of products to an accumulator that truncates; the bias grows with the length of the sum. It
+is predicted for sequential blocks of 1, 4, 8 and 16 terms and FP32 operands.
+
+Source: Fasi, Higham, Mikaitis, Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ CS 330, 2021.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from parityscope.arithmetic.formats import FORMATS
+from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
+from parityscope.arithmetic.hypotheses._contraction import accumulated
+from parityscope.arithmetic.hypotheses._rounding import has_product
+from parityscope.arithmetic.rounding import round_to
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+    import onnx_ir as ir
+
+__all__ = ["HYPOTHESIS"]
+
+_WIDTHS = (1, 4, 8, 16)  # terms that are added at once
+
+
+def _cut(total: np.ndarray) -> np.ndarray:
+    return round_to(total, FORMATS["f32"], mode="toward-zero")
+
+
+def _variants(_node: ir.Node, _context: Context) -> Iterator[Variant]:
+    for width in _WIDTHS:
+        yield Variant(
+            words=f"an FP32 accumulator that truncates, {width} terms at a time", accumulate=accumulated(width, _cut)
+        )
+
+
+HYPOTHESIS = Hypothesis(
+    name="f32_truncated",
+    title="FP32 accumulation toward zero",
+    family="arithmetic",
+    applies=has_product,
+    variants=_variants,
+)

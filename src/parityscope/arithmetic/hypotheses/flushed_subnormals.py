@@ -1,0 +1,63 @@
+"""Flushed subnormals: numbers below the smallest normal one became zero.
+
+In FP32 (below 2^-126) where a runtime sets flush-to-zero, and in FP16 (below 2^-14) where an engine stores FP16 but has no
+subnormals. Inputs and parameters are flushed, and the output.
+
+Source: Intel 64 and IA-32 Architectures Software Developer's Manual, MXCSR bits FTZ and DAZ; IEEE 754-2019.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.arithmetic.formats import FORMATS
+from parityscope.arithmetic.hypotheses import Context, Hypothesis, Rounding, Variant
+from parityscope.arithmetic.hypotheses._rounding import always, output_rounding, rounded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import onnx_ir as ir
+
+    from parityscope.arithmetic.hypotheses import Operand
+
+__all__ = ["HYPOTHESIS"]
+
+
+def _flushed(name: str, array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind != "f":
+        return array
+    return np.where(np.abs(array) < FORMATS[name].smallest_normal, np.copysign(array.dtype.type(0), array), array)
+
+
+def _flush(name: str) -> Variant:
+    def transform(array: np.ndarray, _: Operand) -> np.ndarray:
+        return _flushed(name, array)
+
+    output = Rounding(name=name, unit=FORMATS["f32"].unit_roundoff, apply=lambda array: _flushed(name, array))
+    title = FORMATS[name].title
+    return Variant(
+        words=f"{title} subnormals flushed to zero, nothing else rounded",
+        stored=transform,
+        between=transform,
+        output=output,
+    )
+
+
+def _variants(_node: ir.Node, _context: Context) -> Iterator[Variant]:
+    yield _flush("f32")
+    yield _flush("f16")
+    half = rounded("f16", subnormals=False)
+    yield Variant(words="FP16 inputs and parameters without subnormals", stored=half)
+    yield Variant(
+        words="FP16 inputs, parameters and output without subnormals",
+        stored=half,
+        output=output_rounding("f16", subnormals=False),
+    )
+
+
+HYPOTHESIS = Hypothesis(
+    name="flushed_subnormals", title="Flushed subnormals", family="arithmetic", applies=always, variants=_variants
+)

@@ -1,0 +1,30 @@
+"""TF32 inputs, truncated: products drop the last 13 fraction bits of their FP32 operands.
+
+What the matrix instruction itself does to operands that software did not round before. The error is biased and about
+2.6 times that of rounding to nearest.
+
+Source: Fasi, Higham, Mikaitis, Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ CS 330, 2021.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
+from parityscope.arithmetic.hypotheses._rounding import has_product, rounded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import onnx_ir as ir
+
+__all__ = ["HYPOTHESIS"]
+
+
+def _variants(_node: ir.Node, _context: Context) -> Iterator[Variant]:
+    yield Variant(words="what is multiplied is cut to TF32, toward zero", operands=rounded("tf32", mode="toward-zero"))
+
+
+HYPOTHESIS = Hypothesis(
+    name="tf32_truncated", title="TF32 inputs, truncated", family="arithmetic", applies=has_product, variants=_variants
+)

@@ -1,0 +1,72 @@
+"""Evaluates precision assignments: one ONNX Runtime session of a switchable graph, and any assignment as an input.
+
+`Switchboard(model, "f16").run(sample, {"conv1", "fc"})` gives the outputs with these nodes in FP16 and all others in
+FP32. One more assignment costs one run of the graph, and nothing is built or loaded again.
+
+ONNX Runtime's optimizer is off by default: next to nothing can be optimized across branches, and without it a run with
+nothing low equals the plain model bit for bit, and one with everything low the simulation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.arithmetic.switchable import FLAGS, Switchable, switchable
+from parityscope.backends._onnxruntime import open_session
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+    import onnx_ir as ir
+
+    from parityscope.arithmetic.rounding import Overflow
+    from parityscope.case import Sample
+
+__all__ = ["Switchboard"]
+
+
+class Switchboard:
+    """A session of the switchable graph of a model.
+
+    Args:
+        model: The graph; it is not changed but for its order.
+        precision: The format that nodes are switched to, e.g. "f16".
+        overflow: As for `simulate`.
+        bounded: As for `simulate`.
+        threads: Threads inside an operator; 0 leaves it to the runtime.
+        optimization: ONNX Runtime's level ("disabled", "basic", "extended" or "all").
+        folder: Where external data of the model lies.
+
+    Raises:
+        ParityError: the format cannot be simulated, or the runtime refuses the graph.
+    """
+
+    def __init__(
+        self,
+        model: ir.Model,
+        precision: str,
+        *,
+        overflow: Overflow = "infinity",
+        bounded: bool = True,
+        threads: int = 0,
+        optimization: str = "disabled",
+        folder: Path | None = None,
+    ) -> None:
+        self.graph: Switchable = switchable(model, precision, overflow=overflow, bounded=bounded)
+        self._run = open_session(self.graph.model, threads=threads, optimization=optimization, folder=folder)
+
+    def run(self, sample: Sample, low: Collection[str] | np.ndarray) -> dict[str, np.ndarray]:
+        """The outputs on one sample with the nodes of `low` in the format.
+
+        Args:
+            sample: The model's inputs.
+            low: Names of nodes, or bool, (nodes,) in the order of `graph.nodes`.
+
+        Raises:
+            ParityError: a name is not of a node that can be switched, or the runtime fails.
+        """
+        assignment = low if isinstance(low, np.ndarray) else self.graph.assignment(low)
+        return self._run({**sample.arrays, FLAGS: self.graph.flags(assignment)})

@@ -1,0 +1,82 @@
+"""What counts as within: the declared arithmetic, budgets, and which budget is about which output.
+
+A budget for one output takes the place of the one for every output in the same metric. What is given as an option takes
+the place of what a policy file says about the same thing.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+from parityscope.errors import ParityError
+from parityscope.records import Policy
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from parityscope.records import Budget, Target
+
+__all__ = ["DECLARED", "OUTSIDE", "budgets_for", "check_outputs", "declared_policy", "overridden"]
+
+# Arithmetics that a candidate may declare.
+DECLARED = ("f32", "tf32", "f16", "bf16")
+
+# The metric of a tolerance: how many elements lie outside of it. None may.
+OUTSIDE = "outside"
+
+
+def declared_policy(declared: str, candidate: Target, budgets: tuple[Budget, ...] = ()) -> Policy:
+    """The policy of a candidate: `declared` if it is given, else what its target says, else FP32 without TF32.
+
+    Raises:
+        ParityError: there is no such arithmetic.
+    """
+    if declared and declared not in DECLARED:
+        raise ParityError(f"{declared!r} is no declared arithmetic", fix=f"use one of: {', '.join(DECLARED)}")
+    if declared:
+        return Policy(declared=declared, declared_reason="given with --declared", budgets=budgets)
+    if candidate.precision in DECLARED:
+        said = "the candidate's target says so"
+        return Policy(declared=candidate.precision, declared_reason=said, budgets=budgets)
+    return Policy(budgets=budgets)
+
+
+def overridden(file: Policy, declared: str, candidate: Target, budgets: Sequence[Budget]) -> Policy:
+    """The policy of a file, with `declared` and `budgets` of the options in place of what it says about the same.
+
+    A budget for every output takes the place of all that the file says in this metric. `declared` is empty where no
+    option gives it, and the file's is where it says nothing.
+
+    Raises:
+        ParityError: there is no such arithmetic.
+    """
+    kept = (one for one in file.budgets if not any(_replaces(given, one) for given in budgets))
+    chosen = (*kept, *budgets)
+    if declared or not file.declared:
+        return declared_policy(declared, candidate, chosen)
+    return Policy(declared=file.declared, declared_reason=file.declared_reason, budgets=chosen)
+
+
+def budgets_for(policy: Policy, output: str) -> tuple[Budget, ...]:
+    """The budgets that are about `output`: its own, and those for every output in other metrics."""
+    own = [one for one in policy.budgets if one.output == output]
+    named = {one.metric for one in own}
+    return (*own, *(one for one in policy.budgets if not one.output and one.metric not in named))
+
+
+def check_outputs(policy: Policy, outputs: Collection[str]) -> None:
+    """Checks that every budget names an output of the model.
+
+    Raises:
+        ParityError: one does not.
+    """
+    for budget in policy.budgets:
+        if budget.output and budget.output not in outputs:
+            close = difflib.get_close_matches(budget.output, list(outputs), n=1)
+            fix = f"write {close[0]}" if close else f"use one of: {', '.join(outputs)}"
+            raise ParityError(f"a budget is for {budget.output!r}, and the model has no such output", fix=fix)
+
+
+def _replaces(given: Budget, said: Budget) -> bool:
+    return given.metric == said.metric and given.output in {"", said.output}

@@ -1,0 +1,177 @@
+"""A policy file: the declared arithmetic and budgets, each with its reason, in TOML.
+
+The report repeats every reason:
+
+    declared = "f16"                     # f32, tf32, f16 or bf16
+    declared_reason = "built with --fp16"
+    samples = 200                        # at most so many
+
+    [[budget]]                           # for every output that the metric applies to
+    metric = "rel_l2"
+    limit = 0.01
+    reason = "boxes move by less than a pixel"
+
+    [[budget]]                           # for one output; element by element
+    output = "boxes"
+    atol = 0.5
+    rtol = 0.0
+    reason = "half a pixel"
+
+Unknown keys, missing reasons and two budgets about the same thing are errors.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import tomllib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from parityscope.case.policy import DECLARED, OUTSIDE
+from parityscope.errors import ParityError
+from parityscope.records import Budget, Policy, Tolerance
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from pathlib import Path
+
+__all__ = ["PolicyFile", "read_policy"]
+
+_FILE_KEYS = ("declared", "declared_reason", "samples", "budget")
+_METRIC_KEYS = ("output", "metric", "limit", "reason")
+_TOLERANCE_KEYS = ("output", "atol", "rtol", "reason")
+_BUDGET_KEYS = tuple(dict.fromkeys(_METRIC_KEYS + _TOLERANCE_KEYS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyFile:
+    """What a policy file says: `policy.declared` is empty and `samples` None where it says nothing."""
+
+    policy: Policy
+    samples: int | None = None
+
+
+def read_policy(path: Path, metrics: Collection[str]) -> PolicyFile:
+    """Reads a policy file; `metrics` are the numbers that a budget may be about.
+
+    Raises:
+        ParityError: it cannot be read, or says something that has no meaning here.
+    """
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        problem = f"the policy {path} cannot be read: {error.strerror}"
+        raise ParityError(problem, where=str(path), fix="give a .toml file") from error
+    except ValueError as error:  # of the syntax or the encoding
+        fix = 'write KEY = VALUE lines and [[budget]] tables, e.g. declared = "f16"'
+        raise ParityError(f"the policy is not TOML: {error}", where=str(path), fix=fix) from error
+    where = str(path)
+    _check_keys(found, _FILE_KEYS, where)
+    declared = _text(found, "declared", where, fix='write declared = "f16"')
+    if declared and declared not in DECLARED:
+        raise ParityError(
+            f"declared = {declared!r} is no declared arithmetic", where=where, fix=f"use one of: {', '.join(DECLARED)}"
+        )
+    said = _text(found, "declared_reason", where, fix='write declared_reason = "built with --fp16"')
+    if said and not declared:
+        raise ParityError("declared_reason stands without declared", where=where, fix='add declared = "f16"')
+    tables = found.get("budget", [])
+    if not isinstance(tables, list) or not all(isinstance(one, dict) for one in tables):
+        raise ParityError("budget is not a list of tables", where=where, fix="head each budget with [[budget]]")
+    budgets = tuple(_budget(table, metrics, f"{path}, budget {place}") for place, table in enumerate(tables, 1))
+    _check_repeated(budgets, where)
+    because = (said or f"{path.name} says so") if declared else ""
+    policy = Policy(declared=declared, declared_reason=because, budgets=budgets)
+    return PolicyFile(policy=policy, samples=_samples(found, where))
+
+
+def _budget(table: dict[str, Any], metrics: Collection[str], where: str) -> Budget:
+    _check_keys(table, _BUDGET_KEYS, where)
+    output = _text(table, "output", where, fix="name an output, or leave the key out for every output")
+    where = f"{where} (output {output!r})" if output else where
+    tolerated = "atol" in table or "rtol" in table
+    wanted = _TOLERANCE_KEYS if tolerated else _METRIC_KEYS
+    mixed = sorted(set(table) - set(wanted))
+    if mixed:
+        raise ParityError(
+            f"{mixed[0]} stands beside atol or rtol", where=where, fix="write two [[budget]] tables, one for each"
+        )
+    # Both tolerances or neither: a default for the one that was left out would be a number that nobody chose.
+    missing = [key for key in wanted if key != "output" and key not in table]
+    if missing:
+        raise ParityError(f"{missing[0]} is missing", where=where, fix=_ADVICE[missing[0]])
+    reason = _text(table, "reason", where, fix=_ADVICE["reason"])
+    if tolerated:
+        tolerance = Tolerance(atol=_number(table, "atol", where), rtol=_number(table, "rtol", where))
+        _check_tolerance(tolerance, where)
+        return Budget(output=output, metric=OUTSIDE, limit=0.0, reason=reason, tolerance=tolerance)
+    metric = _text(table, "metric", where, fix=_ADVICE["metric"])
+    if metric not in metrics:
+        close = difflib.get_close_matches(metric, list(metrics), n=1)
+        fix = f"write {close[0]}" if close else f"use one of: {', '.join(sorted(metrics))}"
+        raise ParityError(f"there is no metric {metric!r}", where=where, fix=fix)
+    return Budget(output=output, metric=metric, limit=_number(table, "limit", where), reason=reason)
+
+
+_ADVICE = {
+    "metric": 'write metric = "rel_l2", or atol and rtol',
+    "limit": "write limit = 0.01",
+    "atol": "write atol = 0.0 if only rtol is meant",
+    "rtol": "write rtol = 0.0 if only atol is meant",
+    "reason": 'say why this number: reason = "boxes move by less than a pixel"',
+}
+
+
+def _check_tolerance(tolerance: Tolerance, where: str) -> None:
+    if tolerance.atol < 0 or not 0 <= tolerance.rtol < 1:
+        # An rtol of 1 would let zero pass for every value.
+        raise ParityError(
+            f"atol = {tolerance.atol:g} and rtol = {tolerance.rtol:g} are no tolerance",
+            where=where,
+            fix="choose atol of at least 0 and rtol of at least 0 and below 1",
+        )
+
+
+def _check_repeated(budgets: Sequence[Budget], where: str) -> None:
+    seen = set()
+    for budget in budgets:
+        about = (budget.output, budget.metric)
+        if about in seen:
+            what = "atol and rtol" if budget.metric == OUTSIDE else budget.metric
+            whose = f"output {budget.output!r}" if budget.output else "every output"
+            raise ParityError(f"two budgets are about {what} of {whose}", where=where, fix="keep one of them")
+        seen.add(about)
+
+
+def _check_keys(table: dict[str, Any], known: Sequence[str], where: str) -> None:
+    for key in table:
+        if key not in known:
+            close = difflib.get_close_matches(key, known, n=1)
+            fix = f"write {close[0]}" if close else f"use one of: {', '.join(known)}"
+            raise ParityError(f"{key!r} is no key of a policy here", where=where, fix=fix)
+
+
+def _text(table: dict[str, Any], key: str, where: str, *, fix: str) -> str:
+    if key not in table:
+        return ""
+    value = table[key]
+    if not isinstance(value, str) or not value.strip():
+        raise ParityError(f"{key} = {value!r} is not a text", where=where, fix=fix)
+    return value
+
+
+def _number(table: dict[str, Any], key: str, where: str) -> float:
+    value = table[key]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ParityError(f"{key} = {value!r} is not a finite number", where=where, fix=_ADVICE[key])
+    return float(value)
+
+
+def _samples(found: dict[str, Any], where: str) -> int | None:
+    value = found.get("samples")
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ParityError(f"samples = {value!r} is not a number of samples", where=where, fix="write samples = 100")
+    return value

@@ -1,0 +1,129 @@
+"""A layer computes another function than the model says.
+
+What goes wrong: a fused kernel drops a Clip bound or a bias, applies the activation first, uses another epsilon, padding,
+Resize rule or form of GELU, takes axes in another order. No rounding does that, and no precision setting mends it.
+
+How it shows: one layer introduces far more than its arithmetic can, and its error has a structure.
+
+How we test for it: the layer is computed again on the candidate's own inputs under each such change, in the arithmetic
+that fits best. The change is accepted if it predicts the *vector* of the introduced error: slope one, over 99 %
+explained (90 % behind a rounding of the output), and no channel left above the FP32 noise floor.
+
+What it is confused with: lost range (an overflow has its own hypothesis and is tested first); an unlucky fit, which the
+noise floor on every channel excludes; a change in the user's own conversion, which looks the same from here and is
+then in the file that was deployed.
+
+How to repair: keep the layer out of the fusion (a barrier, another opset, another version of the runtime), or correct the
+converted file; a smallest model of the layer is the report for the runtime's authors.
+
+Sources: residual regression, docs/explanations.md; lost upper bound of a fused Clip, TensorRT 10.12.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks._common import leading, number, percent
+from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from parityscope.checks import Scene
+    from parityscope.explanation import Explained, Explanation
+    from parityscope.records import Suspect
+
+__all__ = ["CHECK"]
+
+_CODE = "FUS002"
+_TITLE = "A layer computes another function"
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    for suspect in leading(scene):
+        explanation = scene.explanations.get(suspect.site.tensor)
+        if explanation is not None and explanation.status == "explained" and explanation.by[0].family == "semantic":
+            yield _proposal(suspect, explanation)
+
+
+def _proposal(suspect: Suspect, explanation: Explanation) -> Proposal:
+    best = explanation.by[0]
+    node = best.node or suspect.site.node
+    experiment = Experiment(
+        check=_CODE,
+        claim=f"{node}: {best.words}",
+        change="the layer is computed again on the candidate's own inputs with that change",
+        measure=f"share of the introduced error explained at {suspect.site.tensor}",
+        if_true="slope 1, share above 0.99 (0.9 behind a rounding), no channel above the floor",
+        if_false="less, or channels above the floor",
+    )
+    share = best.share if best.share is not None else 0.0
+    because = f"{percent(share)} explained, slope {number(best.slope)}, {best.channels_above} channels above the floor"
+    evidence = Evidence(experiment=experiment, outcome="supports", before=0.0, after=share, because=because)
+    return Proposal(
+        experiment=experiment,
+        test=lambda: Result(evidence=evidence, finding=_finding(suspect, explanation, best, evidence)),
+    )
+
+
+def _finding(suspect: Suspect, explanation: Explanation, best: Explained, evidence: Evidence) -> Finding:
+    node = best.node or suspect.site.node
+    within = f" (in {best.on_top_of} arithmetic)" if best.on_top_of else ""
+    others = [each.words for each in explanation.by[1:]]
+    also = f" It cannot be told from: {'; '.join(others)}." if others else ""
+    return Finding(
+        code=_CODE,
+        title=_TITLE,
+        role="cause",
+        claim=f"{node} ({suspect.site.op_type}): {best.words}{within}: {evidence.because}.{also}",
+        confidence=min(1.0, max(0.0, best.share or 0.0)),
+        confidence_from="the share of the layer's introduced error that the change predicts",
+        site=suspect.site,
+        share=suspect.share,
+        evidence=(evidence,),
+        repairs=(
+            OfferedRepair(
+                repair="barrier",
+                text="keep this layer out of the fusion (make its input or output a graph output, or upgrade the runtime), "
+                "and compare the deployed file's node with the original's",
+                command="",
+            ),
+        ),
+        details={
+            "hypothesis": best.hypothesis,
+            "parameter": f"{node}:{best.hypothesis}",
+            "fitted": best.parameter,
+            "on_top_of": best.on_top_of,
+            "explained": best.share,
+        },
+    )
+
+
+_BIAS = np.array([0.5, -0.25, 1.0, 0.75], np.float32)
+_MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[8,16] x) => (float[8,4] y) {
+  a = Gemm(x, w, b)
+  y = Identity(a)
+}"""
+_RNG = np.random.default_rng(11)
+_CONSTANTS = {"w": _RNG.normal(size=(16, 4)).astype(np.float32), "b": _BIAS}
+_X = {"x": _RNG.normal(size=(8, 16)).astype(np.float32)}
+
+CHECK = Check(
+    code=_CODE,
+    title=_TITLE,
+    propose=_propose,
+    holds=(Example(model=_MODEL, inputs=_X, fault=("a", lambda value: value - _BIAS), constants=_CONSTANTS, site="a"),),
+    holds_not=(
+        Example(model=_MODEL, inputs=_X, candidate="sim:bf16", constants=_CONSTANTS),
+        # Wrong in a way that no change of the layer explains: that is another check's claim.
+        Example(
+            model=_MODEL,
+            inputs=_X,
+            fault=("a", lambda value: value + _RNG.normal(size=value.shape).astype(np.float32)),
+            constants=_CONSTANTS,
+        ),
+    ),
+)

@@ -1,0 +1,118 @@
+"""Nothing that is known explains what a layer introduces: a candidate bug.
+
+What goes wrong: a kernel that is wrong on this hardware, a race, a buffer read or written where it should not be, a
+function nobody thought of.
+
+How it shows: the layer introduces error above its noise floor, and no arithmetic and no other function of it predicts
+that error's vector.
+
+How we test for it: every hypothesis about the layer is computed on the candidate's own inputs and regressed; none was
+accepted. What is left is described by where in the tensor it lies.
+
+What it is confused with: an arithmetic that is not in the list, such as a fast approximation of exp or Winograd's
+convolution in reduced precision: their errors are small, near the floor, and spread evenly; data that was changed
+between the recording of a tensor and its use.
+
+How to repair: reduce it to a model of this one layer and report it; meanwhile another kernel or tactic, the layer in
+FP32, or another version of the runtime.
+
+Sources: residual regression, docs/explanations.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks._common import leading, percent
+from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from parityscope.checks import Scene
+    from parityscope.explanation import Explanation
+    from parityscope.records import Suspect
+
+__all__ = ["CHECK"]
+
+_CODE = "FUS003"
+_TITLE = "No known arithmetic or function explains this layer"
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    if scene.verdict == "within":
+        return
+    for suspect in leading(scene):
+        explanation = scene.explanations.get(suspect.site.tensor)
+        if explanation is not None and explanation.status == "unexplained":
+            yield _proposal(suspect, explanation)
+
+
+def _proposal(suspect: Suspect, explanation: Explanation) -> Proposal:
+    best = max((each.share or 0.0 for each in explanation.rejected), default=0.0)
+    experiment = Experiment(
+        check=_CODE,
+        claim=f"{suspect.site.node} computes something that no hypothesis predicts",
+        change="the layer is computed again on the candidate's own inputs under every hypothesis",
+        measure=f"largest share of the introduced error explained at {suspect.site.tensor}",
+        if_true="none reaches 0.99 (0.9 behind a rounding) with every channel at the floor",
+        if_false="one does",
+    )
+    nearest = explanation.rejected[0].words if explanation.rejected else "none applied"
+    because = f"the nearest, {nearest}, explains {percent(best)}" + (
+        f"; {explanation.left}" if explanation.left else ""
+    )
+    evidence = Evidence(experiment=experiment, outcome="supports", before=0.0, after=best, because=because)
+    return Proposal(
+        experiment=experiment, test=lambda: Result(evidence=evidence, finding=_finding(suspect, evidence, best))
+    )
+
+
+def _finding(suspect: Suspect, evidence: Evidence, best: float) -> Finding:
+    return Finding(
+        code=_CODE,
+        title=_TITLE,
+        # It says that something is wrong here and not what, so that a check that knows more stands before it.
+        role="contributing",
+        claim=f"{suspect.site.node} ({suspect.site.op_type}) computes something else than the model says: "
+        f"{evidence.because}.",
+        confidence=max(0.0, min(1.0, 1.0 - best)),
+        confidence_from="one minus the best share that any hypothesis explains",
+        site=suspect.site,
+        share=suspect.share,
+        evidence=(evidence,),
+        repairs=(
+            OfferedRepair(
+                repair="reduce",
+                text="reduce the model to this layer with the recorded input and report it to the runtime's authors",
+                command="",
+            ),
+        ),
+        details={"parameter": suspect.site.tensor, "best_share": best},
+    )
+
+
+_MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[8,16] x) => (float[8,4] y) {
+  a = MatMul(x, w)
+  y = Identity(a)
+}"""
+_RNG = np.random.default_rng(12)
+_CONSTANTS = {"w": _RNG.normal(size=(16, 4)).astype(np.float32)}
+_X = {"x": _RNG.normal(size=(8, 16)).astype(np.float32)}
+_SPOILT = _RNG.normal(size=(8, 4)).astype(np.float32)
+
+CHECK = Check(
+    code=_CODE,
+    title=_TITLE,
+    propose=_propose,
+    holds=(
+        Example(model=_MODEL, inputs=_X, fault=("a", lambda value: value + _SPOILT), constants=_CONSTANTS, site="a"),
+    ),
+    holds_not=(
+        Example(model=_MODEL, inputs=_X, candidate="sim:bf16", constants=_CONSTANTS),
+        Example(model=_MODEL, inputs=_X, candidate="sim:tf32", declared="f32", constants=_CONSTANTS),
+    ),
+)

@@ -1,0 +1,198 @@
+"""The FP32 noise of a region: how far two honest FP32 evaluations of it on the same inputs are apart, element by element.
+
+Second-moment model, u = 2^-24; a rounding has mean 0 and variance (0.4247 u)^2 of its result:
+
+* a product of length n: both sides add in an order of their own. With Q = sum (a_k b_k)^2 and y the result, the partial sums'
+  squares add up to about n/2 Q + n/3 y^2 (random walk plus drift), so each side has the variance
+  (0.4247 u)^2 (n/2 Q + n/3 y^2 + y^2); Q is the same product of the squared operands. A tensor core's truncating
+  accumulator is off by 0.72 u on average in each of n/8 steps, together 0.72 u n/16 |y|: its square is added.
+* sums inside a normalization, a pooling or a Softmax: the same, as noise of the elements that enter (n/2 Q) and of the result
+  (n/3 y^2).
+* functions (Exp, Erf, Tanh, ...): 4 units in the last place of the result, and one of what enters.
+* what only moves, compares or rounds to integers adds nothing; everything else rounds once on each side.
+
+Noise of inner nodes goes through the rest of the region by a few evaluations with normal noise added, 2^10 times enlarged so
+that FP32 resolves it, and scaled back: exact to first order.
+
+Sources: constants from uniform rounding errors of log-uniform significands (docs/explanations.md, the noise floor);
+N. J. Higham and T. Mary, "A new approach to probabilistic rounding error analysis", SIAM J. Sci. Comput. 41, 2019;
+Fasi et al., PeerJ CS 330, 2021 (truncation, blocks of 8).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.arithmetic.movement import MOVES
+from parityscope.arithmetic.sites import PRODUCTS
+from parityscope.explanation.running import evaluate, run_node
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import onnx_ir as ir
+
+    from parityscope.arithmetic.hypotheses import Variant
+    from parityscope.explanation.running import Runner
+
+__all__ = ["noise_floor"]
+
+_ROUNDING = 0.4247  # root mean square of a rounding to nearest, in u
+_TRUNCATION = 0.72  # mean of a rounding toward zero, in u
+_BLOCK = 8  # terms that a tensor core adds at once
+_FUNCTION = 4.0  # units in the last place: what vendors promise of FP32 functions
+_BOTH = math.sqrt(2.0)  # two evaluations, each with noise of its own
+_ENLARGED = 1024.0
+_DRAWS = 8
+_LEAST = 0.25  # of its channel's mean variance: eight draws can come out small by chance, not by four
+_EXACT = MOVES | {
+    "And", "ArgMax", "ArgMin", "Ceil", "Equal", "Floor", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Mod",
+    "NonZero", "Not", "OneHot", "Or", "Round", "Shape", "Sign", "Size",
+}  # fmt: skip
+_ONCE = frozenset({"Add", "Cast", "Div", "LeakyRelu", "Mul", "PRelu", "Sqrt", "Sub"})
+_SUMS = frozenset(
+    {
+        "AveragePool", "GlobalAveragePool", "GroupNormalization", "InstanceNormalization", "LayerNormalization",
+        "LogSoftmax", "LpNormalization", "Mean", "RMSNormalization", "ReduceL1", "ReduceL2", "ReduceLogSumExp",
+        "ReduceMean", "ReduceSum", "ReduceSumSquare", "Softmax", "Sum",
+    }
+)  # fmt: skip
+
+
+def noise_floor(
+    model: ir.Model,
+    feeds: Mapping[str, np.ndarray],
+    runner: Runner,
+    variant: Variant,
+    generator: np.random.Generator,
+    axis: int | None,
+) -> np.ndarray:
+    """Standard deviation of the noise of the region's output under `variant`: float64, of its shape."""
+    name = str(model.graph.outputs[0].name)
+    plain = _Plain(model=model, runner=runner)
+    with np.errstate(over="ignore", invalid="ignore"):
+        clean = evaluate(model, feeds, runner, variant, plain)[name].astype(np.float64)
+        total = np.zeros(clean.shape)
+        for _ in range(_DRAWS):
+            draw = _Draw(sizes=plain.sizes, generator=generator)
+            noisy = evaluate(model, feeds, runner, variant, draw)[name].astype(np.float64)
+            moved = (noisy - clean) / _ENLARGED
+            total += np.square(np.where(np.isfinite(moved), moved, 0.0))
+    variance = total / _DRAWS
+    if axis is None or variance.ndim == 0:
+        return np.sqrt(variance)
+    others = tuple(each for each in range(variance.ndim) if each != axis)
+    usual = variance.mean(axis=others, keepdims=True)
+    return np.sqrt(np.where(variance > 0, np.maximum(variance, _LEAST * usual), variance))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plain:
+    """An evaluation without noise that works out how much each node would add: `sizes`, by output name."""
+
+    model: ir.Model
+    runner: Runner
+    sizes: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def read(self, _node: ir.Node, array: np.ndarray) -> np.ndarray:
+        return array
+
+    def computed(self, node: ir.Node, arrays: Sequence[np.ndarray | None], array: np.ndarray) -> np.ndarray:
+        key = str(node.outputs[0].name)
+        if key not in self.sizes:
+            size = _added(self.model, node, arrays, array, self.runner)
+            self.sizes[key] = np.where(np.isfinite(size), size, 0.0).astype(array.dtype)
+        return array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Draw:
+    """An evaluation with enlarged normal noise."""
+
+    sizes: Mapping[str, np.ndarray]
+    generator: np.random.Generator
+
+    def read(self, node: ir.Node, array: np.ndarray) -> np.ndarray:
+        if node.op_type in _EXACT or node.op_type in _ONCE or node.op_type in PRODUCTS:
+            return array
+        terms = _length(node, array) if node.op_type in _SUMS else 1.0
+        size = _ENLARGED * _BOTH * _ROUNDING * _unit(array) * max(1.0, math.sqrt(terms / 2.0))
+        return array + array * (size * self._normal(array))
+
+    def computed(self, node: ir.Node, _arrays: Sequence[np.ndarray | None], array: np.ndarray) -> np.ndarray:
+        size = self.sizes.get(str(node.outputs[0].name))
+        if size is None or size.shape != array.shape:
+            return array
+        return np.asarray(array + array.dtype.type(_ENLARGED) * size * self._normal(array), array.dtype)
+
+    def _normal(self, array: np.ndarray) -> np.ndarray:
+        return self.generator.standard_normal(array.shape, np.float32).astype(array.dtype)
+
+
+def _unit(array: np.ndarray) -> float:
+    return float(np.finfo(array.dtype).eps) / 2.0
+
+
+def _added(
+    model: ir.Model, node: ir.Node, arrays: Sequence[np.ndarray | None], array: np.ndarray, runner: Runner
+) -> np.ndarray:
+    """Standard deviation of what one node adds, of the shape of its result."""
+    unit = _unit(array)
+    size = np.abs(array.astype(np.float64))
+    if node.op_type in PRODUCTS:
+        terms = _terms(node, arrays, array)
+        squares = run_node(model, node, _squared(node, arrays), runner)[0].astype(np.float64)
+        squares = np.where(np.isfinite(squares), squares, np.square(size))
+        rounding = 2.0 * (_ROUNDING * unit) ** 2 * (terms / 2.0 * squares + (terms / 3.0 + 1.0) * np.square(size))
+        return np.sqrt(rounding + np.square(_TRUNCATION * unit * terms / (2 * _BLOCK) * size))
+    if node.op_type in _EXACT:
+        return np.zeros_like(size)
+    if node.op_type in _ONCE:
+        return _BOTH * _ROUNDING * unit * size
+    first = arrays[0] if arrays else None
+    terms = _length(node, first) if node.op_type in _SUMS and first is not None else 0.0
+    return _BOTH * unit * size * math.sqrt(_FUNCTION**2 + _ROUNDING**2 * terms / 3.0)
+
+
+def _squared(node: ir.Node, arrays: Sequence[np.ndarray | None]) -> list[np.ndarray | None]:
+    """The squares of a product's inputs; Gemm's factors are squared by putting each once more into its term."""
+    squares = [None if array is None else np.square(array) for array in arrays]
+    if node.op_type == "Gemm":
+        for name, index in (("alpha", 0), ("beta", 2)):
+            array = squares[index] if index < len(squares) else None
+            if name in node.attributes and array is not None:
+                squares[index] = array * np.float32(node.attributes[name].as_float())
+    return squares
+
+
+def _terms(node: ir.Node, arrays: Sequence[np.ndarray | None], array: np.ndarray) -> float:
+    """The length of the sums in a product."""
+    first, second = arrays[0], arrays[1] if len(arrays) > 1 else None
+    if first is None or second is None:
+        return 1.0
+    if node.op_type in {"Conv", "FusedConv", "NhwcFusedConv"}:
+        return float(math.prod(second.shape[1:]))
+    if node.op_type == "ConvTranspose":
+        return float(second.shape[0] * math.prod(second.shape[2:]))
+    if node.op_type in {"Gemm", "FusedGemm", "MatMul", "FusedMatMul"}:
+        return (
+            math.sqrt(first.size * second.size / max(1, array.size))
+            if node.op_type.endswith("Gemm")
+            else float(first.shape[-1])
+        )
+    return float(max(first.shape, default=1))
+
+
+def _length(node: ir.Node, array: np.ndarray) -> float:
+    """The number of elements that one result of a summing operator adds up."""
+    if node.op_type in {"GlobalAveragePool", "GroupNormalization", "InstanceNormalization"}:
+        return float(math.prod(array.shape[2:]))
+    if node.op_type == "AveragePool":
+        return float(math.prod(node.attributes["kernel_shape"].as_ints()))
+    if node.op_type.startswith("Reduce"):
+        return float(array.size)
+    return float(array.shape[-1]) if array.ndim else 1.0

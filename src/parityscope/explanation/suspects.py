@@ -1,0 +1,127 @@
+"""Explanations of the leading suspects of a localization: their regions, fed with what the candidate showed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.case.graph import constant_value, region
+from parityscope.errors import ParityError
+from parityscope.explanation.explaining import Weighed, decide, weigh_arithmetic
+from parityscope.explanation.records import Explanation, Options
+from parityscope.explanation.running import Runner
+from parityscope.records import Skip
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import onnx_ir as ir
+
+    from parityscope.localization import Sides
+    from parityscope.records import Localization
+
+__all__ = ["explain_suspects", "region_model"]
+
+_SUSPECTS = 8  # chosen: the rest has a small share of the output error
+
+
+def explain_suspects(
+    sides: Sides, localization: Localization, *, declared: str = "", limit: int = _SUSPECTS
+) -> dict[str, Explanation]:
+    """An explanation for each of the `limit` leading suspects, by the tensor's name in the reference's graph.
+
+    On the first sample of the reference's trace. False discoveries are controlled over the channels of all suspects
+    together.
+
+    Args:
+        sides: Both sides' tensors.
+        localization: What `localize` and `injection` made of them.
+        declared: The format that the candidate was seen to execute, or declares: "f32", "tf32", "f16" or "bf16".
+        limit: How many suspects.
+    """
+    graph = sides.model.graph()
+    observed = sides.observed()
+    sample = sides.reference.samples[0]
+    options = Options(declared=declared)
+    runner = Runner()
+    weighed: dict[str, Weighed] = {}
+    found: dict[str, Explanation] = {}
+    for suspect in [each for each in localization.suspects if each.introduced > 0][:limit]:
+        tensor = suspect.site.tensor
+        try:
+            small = region_model(graph, tensor, observed)
+            candidate = sides.candidate.get(sample, sides.pairing[tensor])
+            outcome = weigh_arithmetic(small, _feeds(small, sides, sample), candidate, options, runner)
+        except ParityError as error:
+            outcome = _refused(tensor, error.problem)
+        if isinstance(outcome, Weighed):
+            weighed[tensor] = outcome
+        else:
+            found[tensor] = outcome
+    for tensor, each in weighed.items():
+        others = [other.best.chances for name, other in weighed.items() if name != tensor]
+        found[tensor] = decide(each, np.concatenate([np.zeros(0), *others]), options)
+    order = [suspect.site.tensor for suspect in localization.suspects]
+    return {tensor: found[tensor] for tensor in order if tensor in found}
+
+
+def region_model(model: ir.Model, tensor: str, observed: Sequence[str]) -> ir.Model:
+    """The nodes between `tensor` and the nearest `observed` tensors above it, as a graph of their own.
+
+    Its inputs have the names of the tensors that enter; parameters are shared with `model`, which is not changed.
+    """
+    import onnx_ir as ir
+
+    values: dict[int, ir.Value] = {}
+    entering: list[ir.Value] = []
+    parameters: list[ir.Value] = []
+
+    def taken(value: ir.Value | None) -> ir.Value | None:
+        if value is None or id(value) in values:
+            return None if value is None else values[id(value)]
+        tensor = constant_value(value)
+        made = ir.Value(name=value.name, type=value.type, shape=value.shape, const_value=tensor)
+        if tensor is not None:
+            made.type, made.shape = ir.TensorType(tensor.dtype), ir.Shape(tensor.shape.numpy())
+        (entering if tensor is None else parameters).append(made)
+        values[id(value)] = made
+        return made
+
+    nodes = []
+    for node in region(model, tensor, observed):
+        copy = ir.Node(
+            node.domain,
+            node.op_type,
+            [taken(value) for value in node.inputs],
+            list(node.attributes.values()),
+            num_outputs=len(node.outputs),
+            name=node.name,
+        )
+        for old, new in zip(node.outputs, copy.outputs, strict=True):
+            new.name, new.type, new.shape = old.name, old.type, old.shape
+            values[id(old)] = new
+        nodes.append(copy)
+    wanted = next(value for node in nodes for value in node.outputs if value.name == tensor)
+    graph = ir.Graph(
+        entering,
+        [wanted],
+        nodes=nodes,
+        initializers=parameters,
+        opset_imports=dict(model.opset_imports),
+        name=f"region of {tensor}",
+    )
+    return ir.Model(graph, ir_version=model.ir_version or 8, functions=list(model.functions.values()))
+
+
+def _feeds(small: ir.Model, sides: Sides, sample: int) -> dict[str, np.ndarray]:
+    """The candidate's own values of what enters the region; the model's inputs are the same on both sides."""
+    given = sides.inputs.sample(sample).arrays
+    names = [str(value.name) for value in small.graph.inputs]
+    return {name: given[name] if name in given else sides.its(sample, name) for name in names}
+
+
+def _refused(tensor: str, reason: str) -> Explanation:
+    return Explanation(
+        tensor=tensor, status="not testable", skipped=(Skip(what=f"explanation of {tensor}", reason=reason),)
+    )

@@ -1,0 +1,133 @@
+"""Which constants of a graph a number format cannot hold as they are.
+
+Elements beyond the format's largest number overflow, those that round to zero are flushed, and those below its
+smallest normal number lose digits. Inputs that steer an operator (a scale of Resize, a limit of Range) are not counted:
+engines keep them. TF32 has FP32's range and changes none.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.arithmetic import round_to
+from parityscope.arithmetic.sites import EXACT_INPUTS
+from parityscope.case.graph import constant_value, node_name
+from parityscope.forecast.records import ChangedParameter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import onnx_ir as ir
+
+    from parityscope.arithmetic import Format
+
+__all__ = ["changed_parameters", "role_of"]
+
+# Names of the inputs of operators whose parameters deserve one, from the ONNX operator specification.
+_ROLES = {
+    "BatchNormalization": ("input", "scale", "bias", "running mean", "running variance"),
+    "Clip": ("input", "lower bound", "upper bound"),
+    "Conv": ("input", "weight", "bias"),
+    "ConvTranspose": ("input", "weight", "bias"),
+    "Gather": ("table",),
+    "Gemm": ("input", "weight", "bias"),
+    "GroupNormalization": ("input", "scale", "bias"),
+    "InstanceNormalization": ("input", "scale", "bias"),
+    "LayerNormalization": ("input", "scale", "bias"),
+    "MatMul": ("weight", "weight"),
+}
+
+
+def changed_parameters(model: ir.Model, number_format: Format) -> tuple[ChangedParameter, ...]:
+    """The float constants of `model`, bodies included, that lose range in `number_format`, in graph order."""
+    if number_format.name == "tf32":
+        return ()
+    found = []
+    for value, readers in _constants(model):
+        tensor = constant_value(value)
+        if tensor is None or not tensor.dtype.is_floating_point() or not tensor.size:
+            continue
+        change = _change(tensor.numpy(), number_format)
+        if change is None:
+            continue
+        node, index = readers[0][1], readers[0][2]
+        found.append(
+            ChangedParameter(
+                name=str(value.name),
+                nodes=tuple(dict.fromkeys(name for name, _, _ in readers)),
+                op_type=node.op_type,
+                role=role_of(node.op_type, index),
+                elements=int(tensor.size),
+                overflowed=change.overflowed,
+                flushed=change.flushed,
+                subnormal=change.subnormal,
+                rel_l2=change.rel_l2,
+                value=change.value,
+                smallest=change.smallest,
+            )
+        )
+    return tuple(found)
+
+
+def role_of(op_type: str, index: int) -> str:
+    """What input `index` of an operator is called."""
+    roles = _ROLES.get(op_type, ())
+    return roles[index] if index < len(roles) else "constant"
+
+
+def _constants(model: ir.Model) -> Iterator[tuple[ir.Value, list[tuple[str, ir.Node, int]]]]:
+    """Every constant that is read as data, with its readers: (name of the node, node, index of the input)."""
+    order = {node: index for index, node in enumerate(node for node in model.graph if node.op_type != "Constant")}
+    readers: dict[ir.Value, list[tuple[str, ir.Node, int]]] = {}
+    for node in model.graph.all_nodes():
+        for index, value in enumerate(node.inputs):
+            if value is not None and index not in EXACT_INPUTS.get(node.op_type, ()):
+                name = node_name(node, order.get(node, -1))
+                readers.setdefault(value, []).append((name, node, index))
+    yield from ((value, found) for value, found in readers.items() if constant_value(value) is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Change:
+    """Counts of elements, the change as a relative L2 error, and the ends of the magnitudes, by `ChangedParameter`."""
+
+    overflowed: int
+    flushed: int
+    subnormal: int
+    rel_l2: float
+    value: float
+    smallest: float
+
+
+def _change(array: np.ndarray, number_format: Format) -> _Change | None:
+    """What the format does to the elements of a constant; None when it can hold all of them."""
+    exact = np.ascontiguousarray(array, np.float64 if array.dtype.itemsize > 4 else np.float32).ravel()
+    magnitude = np.abs(exact)
+    held = magnitude[np.isfinite(magnitude)]
+    smallest = float(np.min(held, where=held > 0, initial=np.inf))
+    if held.max(initial=0.0) <= number_format.largest and smallest >= number_format.smallest_normal:
+        return None
+    rounded = round_to(exact, number_format)
+    kept = np.isfinite(exact) & np.isfinite(rounded)
+    small = magnitude < number_format.smallest_normal
+    overflowed = int((np.isfinite(exact) & ~kept).sum())
+    flushed = int((small & (rounded == 0) & (exact != 0)).sum())
+    subnormal = int((small & (rounded != 0) & kept).sum())
+    if not (overflowed or flushed or subnormal):
+        return None
+    before, after = exact[kept].astype(np.float64), rounded[kept].astype(np.float64)
+    norm = float(np.linalg.norm(before))
+    change = float(np.linalg.norm(after - before)) / norm if norm else 0.0
+    finite = np.where(np.isfinite(magnitude), magnitude, -1)
+    return _Change(
+        overflowed=overflowed,
+        flushed=flushed,
+        subnormal=subnormal,
+        rel_l2=math.inf if overflowed else change,
+        value=float(exact[finite.argmax()]),
+        smallest=smallest,
+    )

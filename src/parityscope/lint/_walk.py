@@ -1,0 +1,128 @@
+"""Ways through a graph that rules follow: past nodes that only move numbers, from a constant to what computes with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import onnx_ir as ir
+
+    from parityscope.lint._records import Sheet
+
+__all__ = [
+    "HOST",
+    "MOVES",
+    "ahead",
+    "behind",
+    "float_attribute",
+    "input_at",
+    "int_attribute",
+    "number_of",
+    "readers",
+    "same_value",
+]
+
+# Operators whose output holds the elements of their first input, rearranged; Cast as far as the type holds them.
+MOVES = frozenset(
+    "Cast CastLike Identity Reshape Flatten Squeeze Unsqueeze Transpose Expand Tile Slice Split Gather GatherElements"
+    " GatherND DepthToSpace SpaceToDepth".split()
+)
+# Inputs that engines read on the host, at build time or in FP32 whatever the format: (operator, position).
+HOST = frozenset(
+    {
+        *(("Resize", position) for position in (1, 2, 3)),
+        ("Upsample", 1),
+        *(("Range", position) for position in (0, 1, 2)),
+        *(("NonMaxSuppression", position) for position in (3, 4)),
+        *((op, position) for op in ("QuantizeLinear", "DequantizeLinear") for position in (1, 2)),
+        *(("QLinearConv", position) for position in (1, 2, 4, 5, 6, 7)),
+        *(("QLinearMatMul", position) for position in (1, 2, 4, 5, 6, 7)),
+        *(
+            (op, position)
+            for op in ("Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Equal")
+            for position in (0, 1)
+        ),
+        ("Dropout", 1),
+    }
+)
+
+
+def readers(value: ir.Value) -> Iterator[tuple[ir.Node, int]]:
+    """The nodes (with the input's position) that compute with `value`, past those that only move its elements."""
+    waiting, seen = [value], {id(value)}
+    while waiting:
+        for node, position in waiting.pop(0).uses():
+            if node.op_type not in MOVES or position != 0 or node.domain:
+                yield node, position
+                continue
+            fresh = [output for output in node.outputs if id(output) not in seen]
+            seen.update(id(output) for output in fresh)
+            waiting.extend(fresh)
+
+
+def ahead(node: ir.Node) -> list[ir.Node]:
+    """The nodes that compute with the first output of `node`, each once."""
+    return list(dict.fromkeys(each for output in node.outputs[:1] for each, _ in readers(output)))
+
+
+def behind(value: ir.Value | None) -> ir.Node | None:
+    """The node that computes `value`, past those that only move elements; None for an input or a constant."""
+    node = None if value is None else value.producer()
+    while node is not None and node.op_type in MOVES and not node.domain and node.inputs:
+        if node.op_type == "Cast" and not _float_to_float(node):
+            return node
+        source = node.inputs[0]
+        node = None if source is None else source.producer()
+    return node
+
+
+def input_at(node: ir.Node, position: int) -> ir.Value | None:
+    """Input `position` of a node; None where it is left out, or where a damaged file has fewer inputs than it should."""
+    return node.inputs[position] if position < len(node.inputs) else None
+
+
+def number_of(sheet: Sheet, value: ir.Value | None) -> float | None:
+    """The one number that a constant holds, also behind nodes that move it; None for everything else."""
+    while value is not None:
+        constant = sheet.constant(value)
+        if constant is not None:
+            return constant.scalar
+        node = value.producer()
+        if node is None or node.op_type not in MOVES or not node.inputs:
+            return None
+        value = node.inputs[0]
+    return None
+
+
+def same_value(one: ir.Value | None, other: ir.Value | None) -> bool:
+    """Whether two inputs are the same tensor, also behind Casts and moves."""
+    return one is not None and _origin(one) is _origin(other)
+
+
+def float_attribute(node: ir.Node, name: str) -> float | None:
+    """A float attribute; None where the node has none."""
+    attribute = node.attributes.get(name)
+    return None if attribute is None or attribute.is_ref() else float(attribute.value)
+
+
+def int_attribute(node: ir.Node, name: str, default: int) -> int:
+    """An integer attribute, or `default`."""
+    attribute = node.attributes.get(name)
+    return default if attribute is None or attribute.is_ref() else int(attribute.value)
+
+
+def _origin(value: ir.Value | None) -> ir.Value | None:
+    while value is not None:
+        node = value.producer()
+        if node is None or node.op_type not in {"Cast", "Identity"}:
+            return value
+        value = input_at(node, 0)
+    return None
+
+
+def _float_to_float(node: ir.Node) -> bool:
+    source, target = node.inputs[0], node.outputs[0]
+    known = source is not None and source.dtype is not None and target.dtype is not None
+    return known and source.dtype.is_floating_point() and target.dtype.is_floating_point()  # type: ignore[union-attr]

@@ -1,0 +1,110 @@
+"""A parameter is NaN or infinite in the file.
+
+What goes wrong: training diverged, a conversion overflowed, or a file was damaged: a weight is NaN, and everything that
+it reaches is NaN in every format. Infinity is used on purpose as a bound or in a mask (RNG104); anywhere else it is
+damage, or the trace of an earlier conversion to FP16.
+
+How it shows: the FP32 reference itself gives NaN or Inf.
+
+How we test for it: every float constant is read. NaN in one that a node computes with is a cause. Infinity contributes
+unless it stands for a bound.
+
+What it is confused with: overflow in the deployment; here the reference is broken already.
+
+How to repair: export again from a sound checkpoint.
+
+Sources: IEEE 754-2019, section 6.2 (NaN propagates).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.lint import Example, Rule
+from parityscope.lint._masks import is_mask
+from parityscope.lint._roles import CHOOSE_ELEMENTS, role_of, stands_for_a_bound
+from parityscope.lint._telling import by_hand, told
+from parityscope.lint._walk import HOST, readers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import onnx_ir as ir
+
+    from parityscope.lint._records import Constant, Sheet
+    from parityscope.records import Finding, Role
+
+__all__ = ["RULE"]
+
+_CODE = "RNG108"
+_TITLE = "A parameter is NaN or infinite"
+# Operators that may take one on purpose: they choose, fill or compare.
+_CHOOSES = CHOOSE_ELEMENTS | {"IsInf", "IsNaN"}
+
+
+def _look(sheet: Sheet) -> Iterator[Finding]:
+    for constant in sheet.constants:
+        if not (constant.numbers.nan or constant.numbers.infinite):
+            continue
+        held = [(node, at) for node, at in readers(constant.value) if not _on_purpose(constant, node, at)]
+        if held:
+            yield _finding(sheet, constant, held)
+
+
+def _on_purpose(constant: Constant, node: ir.Node, position: int) -> bool:
+    if node.op_type in _CHOOSES:
+        return True
+    if constant.numbers.nan:
+        return False
+    bounded = (node.op_type, position) in HOST or stands_for_a_bound(node, position)
+    return bounded or is_mask(constant, node, position)
+
+
+def _finding(sheet: Sheet, constant: Constant, held: list[tuple[ir.Node, int]]) -> Finding:
+    node, position = held[0]
+    first = sheet.place(node)
+    role: Role = "cause" if constant.numbers.nan else "contributing"
+    counted = [(constant.numbers.nan, "NaN"), (constant.numbers.infinite, "infinite")]
+    what = " and ".join(f"{count:,} {word}" for count, word in counted if count)
+    return told(
+        _CODE,
+        _TITLE,
+        role,
+        f"{node.op_type} {first.name} reads {role_of(node, position)} {constant.name!r}, which holds {what} of "
+        f"{constant.size:,} elements",
+        because=f"{constant.name} was read",
+        places=list(dict.fromkeys(sheet.place(each) for each, _ in held)),
+        details={
+            "parameter": constant.name,
+            "inside": constant.inside,
+            "nan": constant.numbers.nan,
+            "infinite": constant.numbers.infinite,
+            "elements": constant.size,
+        },
+        repairs=(by_hand("export_again", "export the model again from a checkpoint whose parameters are finite"),),
+    )
+
+
+_MATMUL = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,2] x) => (float[1,2] y) { y = MatMul(x, w) }"""
+_BOUND = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,2] x) => (float[1,2] y) { y = Max(x, w) }"""
+
+
+def _weight(value: float) -> dict[str, np.ndarray]:
+    return {"w": np.array([[1, value], [0, 1]], np.float32)}
+
+
+RULE = Rule(
+    code=_CODE,
+    title=_TITLE,
+    look=_look,
+    holds=(
+        Example(model=_MATMUL, constants=_weight(np.nan), role="cause", node="MatMul#0"),
+        Example(model=_MATMUL, constants=_weight(np.inf), role="contributing"),
+    ),
+    holds_not=(
+        Example(model=_MATMUL, constants=_weight(70000.0)),
+        Example(model=_BOUND, constants={"w": np.array(-np.inf, np.float32)}),
+    ),
+)

@@ -1,0 +1,111 @@
+"""The model was exported in training mode.
+
+What goes wrong: Dropout with training_mode puts random zeros into every run, so that no two answers are equal and
+nothing can be compared. BatchNormalization in training mode normalizes with the statistics of the batch at hand: the
+answer for one sample depends on the others, and the trained running statistics are not used.
+
+How it shows: outputs change from run to run, or with the batch; accuracy below that of the training framework.
+
+How we test for it: the attribute of BatchNormalization (`training_mode`; `is_test` before opset 7), and the constant input of
+Dropout. Random Dropout is a cause; BatchNormalization contributes, as a few networks want it.
+
+What it is confused with: non-determinism of the engine.
+
+How to repair: call model.eval() before the export, with training=TrainingMode.EVAL.
+
+Sources: ONNX operators Dropout-13, BatchNormalization-15.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.lint import Example, Rule
+from parityscope.lint._telling import by_hand, named, plural, told
+from parityscope.lint._walk import int_attribute, number_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from parityscope.lint._records import Place, Sheet
+    from parityscope.records import Finding, Role
+
+__all__ = ["RULE"]
+
+_CODE = "EXP101"
+_TITLE = "The model was exported in training mode"
+_RATIO = 0.5  # Dropout's default
+
+
+def _look(sheet: Sheet) -> Iterator[Finding]:
+    dropping = [place for place in sheet.places if _drops(sheet, place)]
+    if dropping:
+        yield _finding(dropping, "cause", "every run puts other random zeros in")
+    learning = [place for place in sheet.places if _learns(sheet, place)]
+    if learning:
+        yield _finding(
+            learning, "contributing", "the statistics of the batch at hand take the place of the trained ones"
+        )
+
+
+def _drops(sheet: Sheet, place: Place) -> bool:
+    node = place.node
+    if node.op_type != "Dropout" or node.domain:
+        return False
+    if sheet.opset < 7:
+        return int_attribute(node, "is_test", 0) == 0
+    if len(node.inputs) < 3 or number_of(sheet, node.inputs[2]) != 1.0:
+        return False
+    ratio = number_of(sheet, node.inputs[1]) if node.inputs[1] is not None else _RATIO
+    return ratio != 0.0
+
+
+def _learns(sheet: Sheet, place: Place) -> bool:
+    node = place.node
+    if node.op_type != "BatchNormalization" or node.domain:
+        return False
+    if sheet.opset < 7:
+        return int_attribute(node, "is_test", 0) == 0
+    return int_attribute(node, "training_mode", 0) == 1 or (sheet.opset < 14 and len(node.outputs) > 1)
+
+
+def _finding(places: list[Place], role: Role, effect: str) -> Finding:
+    return told(
+        _CODE,
+        _TITLE,
+        role,
+        f"{plural(len(places), 'node')} in training mode ({named(places)}): {effect}",
+        because="the file says so",
+        places=places,
+        repairs=(by_hand("export_for_inference", "call model.eval() and export again"),),
+    )
+
+
+_DROPOUT = """<ir_version: 8, opset_import: ["" : 17]> g (float[4] x) => (float[4] y) {
+  y = Dropout(x, ratio, training)
+}"""
+_BN = """<ir_version: 8, opset_import: ["" : 17]> g (float[2,2,4,4] x) => (float[2,2,4,4] y) {
+  y, m, v = BatchNormalization <training_mode = 1> (x, scale, bias, mean, variance)
+}"""
+_ROW = {name: np.ones(2, np.float32) for name in ("scale", "bias", "mean", "variance")}
+
+
+def _dropout(ratio: float, *, training: bool) -> dict[str, np.ndarray]:
+    return {"ratio": np.array(ratio, np.float32), "training": np.array(training)}
+
+
+RULE = Rule(
+    code=_CODE,
+    title=_TITLE,
+    look=_look,
+    holds=(
+        Example(model=_DROPOUT, constants=_dropout(0.1, training=True), role="cause", node="Dropout#0"),
+        Example(model=_BN, constants=_ROW, role="contributing", node="BatchNormalization#0"),
+    ),
+    holds_not=(
+        Example(model=_DROPOUT, constants=_dropout(0.1, training=False)),
+        Example(model=_DROPOUT, constants=_dropout(0, training=True)),
+    ),
+)

@@ -1,0 +1,16 @@
+"""Comparison + replay -> Localization: where the error begins, and how much of the output error each place causes.
+
+* `replay`    : what each tensor's region introduces and what it inherits, by the severed replay;
+* `injection` : what one suspect alone does to the outputs;
+* `cuts`      : exact additive shares of the output error over cuts through the network;
+* `sides`     : both traces with their pairing.
+"""
+
+from __future__ import annotations
+
+from parityscope.localization.cuts import attribute
+from parityscope.localization.injection import injection
+from parityscope.localization.replay import Options, localize
+from parityscope.localization.sides import Sides
+
+__all__ = ["Options", "Sides", "attribute", "injection", "localize"]

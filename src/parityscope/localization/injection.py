@@ -1,0 +1,164 @@
+"""Injection: a suspect's share of the output error, by adding only the error that it introduces to the reference.
+
+With e the error of all outputs (each divided by its reference's norm) and e_s what suspect s alone causes,
+share = <e_s, e> / <e, e>: it adds up to one over all suspects where errors add linearly, and independent roundings,
+which add in squares, share by their squares. Where the candidate alone has NaN or Inf at an output, the share is the
+part of those elements that the injection makes non-finite too. What all injected suspects together leave over is
+`unexplained`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.recording import Progress, silent
+from parityscope.case.graph import inject, mark_outputs, sever
+from parityscope.localization.replay import Options, by_introduced, open_window, replayed_values
+from parityscope.localization.sides import Sides
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from parityscope.case import Inputs, Model
+    from parityscope.records import Localization, Suspect
+    from parityscope.trace import Trace
+
+__all__ = ["injection"]
+
+
+def injection(
+    model: Model,
+    inputs: Inputs,
+    reference: Trace,
+    candidate: Trace,
+    pairing: Mapping[str, str],
+    localization: Localization,
+    sample: int,
+    options: Options | None = None,
+    progress: Progress = silent,
+) -> Localization:
+    """`localization` with the leading suspects' shares of the output error on one sample, ranked by them.
+
+    The output error is the one of the run whose tensors were captured.
+    """
+    options = options or Options()
+    sides = Sides(model=model, inputs=inputs, reference=reference, candidate=candidate, pairing=pairing)
+    leading = [suspect.site.tensor for suspect in localization.suspects if _leads(suspect)][: options.injected]
+    outputs = sides.float_outputs(sample)
+    if not leading or not outputs:
+        return localization
+    errors = _introduced_errors(sides, leading, sample, options)
+    graph = model.graph()
+    names = inject(graph, {name: sides.kind(name) for name in leading})
+    mark_outputs(graph, outputs)
+    run = open_session(graph, optimization=options.optimization, folder=model.path.parent)
+    base = dict(inputs.sample(sample).arrays)
+    zeros = {names[name]: np.zeros((), errors[name].dtype) for name in leading}
+    actual = {name: sides.error(sample, name) for name in outputs}
+
+    def effect(chosen: Sequence[str]) -> dict[str, np.ndarray]:
+        feeds = {**base, **zeros, **{names[name]: errors[name] for name in chosen}}
+        with np.errstate(invalid="ignore", over="ignore"):
+            return {
+                name: array.astype(np.float64) - reference.get(sample, name).astype(np.float64)
+                for name, array in run(feeds).items()
+            }
+
+    shares: dict[str, tuple[float, float]] = {}
+    for position, name in enumerate(leading):
+        progress("injecting", position, len(leading))
+        alone = effect([name])
+        shares[name] = (_share(sides, actual, alone, sample), _norm(sides, alone, sample))
+    progress("injecting", len(leading), len(leading))
+    left = _left_over(sides, actual, effect(leading), sample)
+    suspects = [
+        replace(suspect, share=shares[suspect.site.tensor][0], injected=shares[suspect.site.tensor][1])
+        if suspect.site.tensor in shares
+        else suspect
+        for suspect in localization.suspects
+    ]
+    suspects.sort(key=_by_share)
+    return replace(localization, suspects=tuple(suspects), unexplained=left)
+
+
+def _introduced_errors(sides: Sides, leading: Sequence[str], sample: int, options: Options) -> dict[str, np.ndarray]:
+    """The introduced error c - f(c_in) of each leading tensor, in the dtype that the graph holds it in."""
+    severed = sever(sides.model.graph(), {name: sides.kind(name) for name in sides.observed()})
+    run = open_window(sides, severed, leading, options)
+    needed = tuple(dict.fromkeys(name for tensor in leading for name in severed.reads[tensor]))
+    replayed = replayed_values(run, sides, needed, sample)
+    errors = {}
+    for name in leading:
+        mine = sides.candidate.get(sample, sides.pairing[name])
+        again = replayed[name]
+        if again.dtype == np.bool_:
+            errors[name] = mine.astype(np.bool_) ^ again
+        elif again.dtype.kind in "iu":
+            errors[name] = (mine.astype(again.dtype) - again).astype(again.dtype)
+        else:
+            with np.errstate(invalid="ignore", over="ignore"):
+                difference = mine.astype(np.float64) - again.astype(np.float64)
+                # Equal infinities differ by nothing.
+                difference[(mine == again)] = 0.0
+                errors[name] = difference.astype(again.dtype)
+    return errors
+
+
+def _by_share(suspect: Suspect) -> tuple[bool, float, tuple[bool, float, int]]:
+    known = suspect.share is not None
+    return (not known, -(suspect.share or 0.0), by_introduced(suspect))
+
+
+def _leads(suspect: Suspect) -> bool:
+    return suspect.introduced > suspect.floor or suspect.introduced_nonfinite > 0
+
+
+def _share(sides: Sides, actual: Mapping[str, np.ndarray], alone: Mapping[str, np.ndarray], sample: int) -> float:
+    """The part of the actual output error that one suspect alone reproduces (module docstring)."""
+    broken = {name: ~np.isfinite(error) for name, error in actual.items()}
+    count = sum(int(mask.sum()) for mask in broken.values())
+    if count:
+        return sum(int((mask & ~np.isfinite(alone[name])).sum()) for name, mask in broken.items()) / count
+    dot = square = 0.0
+    for name, error in actual.items():
+        weight = sides.scale(sample, name) ** 2
+        square += float(np.vdot(error, error)) / weight
+        finite = np.isfinite(alone[name])
+        dot += float(np.vdot(error[finite], alone[name][finite])) / weight
+    return dot / square if square else 0.0
+
+
+def _norm(sides: Sides, errors: Mapping[str, np.ndarray], sample: int) -> float:
+    """The relative L2 error of the worst output; inf where an element is not finite."""
+    worst = 0.0
+    for name, error in errors.items():
+        if not np.isfinite(error).all():
+            return math.inf
+        worst = max(worst, float(np.linalg.norm(error)) / sides.scale(sample, name))
+    return worst
+
+
+def _left_over(
+    sides: Sides, actual: Mapping[str, np.ndarray], together: Mapping[str, np.ndarray], sample: int
+) -> float:
+    """The part of the output error that all injected suspects together do not reproduce, in [0, 1]."""
+    broken = {name: ~np.isfinite(error) for name, error in actual.items()}
+    count = sum(int(mask.sum()) for mask in broken.values())
+    if count:
+        missed = sum(int((mask & np.isfinite(together[name])).sum()) for name, mask in broken.items())
+        return missed / count
+    left = square = 0.0
+    for name, error in actual.items():
+        weight = sides.scale(sample, name) ** 2
+        square += float(np.vdot(error, error)) / weight
+        with np.errstate(invalid="ignore"):
+            rest = error - together[name]
+        if not np.isfinite(rest).all():
+            return 1.0
+        left += float(np.vdot(rest, rest)) / weight
+    return min(1.0, left / square) if square else 0.0

@@ -1,0 +1,97 @@
+"""How much of the output error has entered the network up to each cut: a staircase from 0 to 100 %.
+
+A flat stretch contributes nothing; a step is a contribution. Shares sum to one exactly, and a step down undoes error.
+"""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING, Any
+
+from parityscope.report import svg
+from parityscope.report.words import percent, short
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = ["draw"]
+
+_WIDTH, _HEIGHT = 1120.0, 220.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62.0, 112.0, 16.0, 46.0
+_X = (_LEFT + 10, _WIDTH - _RIGHT - 10)
+# Steps that get a name: the reader looks for the few that matter.
+_NAMED = 4
+_WORTH_A_NAME = 0.05
+
+
+def draw(stretches: Mapping[str, Any]) -> str:
+    """The chart of `view["figures"]["stretches"]` as SVG; empty when nothing was attributed."""
+    steps = stretches["steps"]
+    if not steps:
+        return ""
+    levels = [0.0]
+    for step in steps:
+        levels.append(levels[-1] + step["share"])
+    low, high = min(0.0, *levels), max(1.0, *levels)
+    x = svg.linear(0, stretches["last"], *_X)
+    y = svg.linear(low, high, _HEIGHT - _BOTTOM, _TOP)
+    body = [*_grid(stretches["last"], low, high, x, y), _stairs(steps, levels, x, y), *_names(steps, levels, x, y)]
+    return svg.figure("stretches", (_WIDTH, _HEIGHT), "Contribution to the output error", _describe(steps), body)
+
+
+def _stairs(
+    steps: Sequence[Mapping[str, Any]],
+    levels: Sequence[float],
+    x: Callable[[float], float],
+    y: Callable[[float], float],
+) -> str:
+    points = [(x(steps[0]["first"]), y(0.0))]
+    for step, level in zip(steps, levels[1:], strict=True):
+        # Inside a stretch nothing is known but its sum: the line goes straight from cut to cut.
+        points.append((x(step["last"]), y(level)))
+    return svg.element("path", {"d": svg.line_path(points), "class": "stairs"})
+
+
+def _grid(last: float, low: float, high: float, x: Callable[[float], float], y: Callable[[float], float]) -> list[str]:
+    drawn = []
+    for level in svg.ticks(low, high, 5):
+        line = {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": y(level), "y2": y(level), "class": "grid"}
+        drawn.append(svg.element("line", line))
+        drawn.append(svg.text(_LEFT - 8, y(level) + 4, f"{level:.0%}", "tick", anchor="end"))
+    bottom = _HEIGHT - _BOTTOM
+    drawn.append(svg.element("line", {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": bottom, "y2": bottom, "class": "axis"}))
+    drawn.extend(
+        svg.text(x(index), bottom + 17, f"{index:,.0f}", "tick", anchor="middle")
+        for index in svg.ticks(0, last, 12)
+        if index.is_integer()
+    )
+    middle = (_LEFT + _WIDTH - _RIGHT) / 2
+    drawn.append(svg.text(middle, _HEIGHT - 8, "position in the network (topological index)", "label", anchor="middle"))
+    return drawn
+
+
+def _names(
+    steps: Sequence[Mapping[str, Any]],
+    levels: Sequence[float],
+    x: Callable[[float], float],
+    y: Callable[[float], float],
+) -> list[str]:
+    leading = sorted(range(len(steps)), key=lambda place: -abs(steps[place]["share"]))[:_NAMED]
+    drawn = []
+    for place in leading:
+        step = steps[place]
+        if abs(step["share"]) < _WORTH_A_NAME:
+            continue
+        at = x(step["last"]), y((levels[place] + levels[place + 1]) / 2)
+        side, anchor = (12, "start") if at[0] < _WIDTH * 0.6 else (-12, "end")
+        label = f"{percent(step['share'])} {short(step['name'], 60)}"
+        hover = svg.element("title", {}, html.escape(f"{percent(step['share'])} {step['name']}"))
+        drawn.append(svg.element("circle", {"cx": at[0], "cy": at[1], "r": 4, "class": "ring"}, hover))
+        drawn.append(svg.text(at[0] + side, at[1] + 4, label, "note", anchor=anchor))
+    return drawn
+
+
+def _describe(steps: Sequence[Mapping[str, Any]]) -> str:
+    """The chart in words."""
+    leading = sorted(steps, key=lambda step: -abs(step["share"]))[:_NAMED]
+    return "Shares of the output error: " + "; ".join(f"{step['name']} {percent(step['share'])}" for step in leading)

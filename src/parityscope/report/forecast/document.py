@@ -1,0 +1,86 @@
+"""A forecast as strict JSON: `schema` first, non-finite numbers as the strings "NaN", "Infinity" and "-Infinity".
+
+Margins are in powers of two: from a tensor's largest element to the format's largest number (`overflow`), from its
+smallest one to the smallest normal number (`subnormal`) and to what is rounded to zero (`zero`); negative is beyond.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+from parityscope.arithmetic import format_named
+
+if TYPE_CHECKING:
+    from parityscope.case import Inputs, Model
+    from parityscope.forecast import Forecast, FormatForecast, Range
+
+__all__ = ["SCHEMA", "document"]
+
+SCHEMA = "parityscope-forecast/1"
+_WORST = 20  # layers named as introducing most; all are in `layers`
+
+
+def document(found: Forecast, model: Model, inputs: Inputs, *, version: str, command: str = "") -> dict[str, Any]:
+    """Everything that a forecast says, as plain data."""
+    held = {
+        "schema": SCHEMA,
+        "tool": {"name": "parityscope", "version": version},
+        "command": command,
+        "lost": found.lost,
+        "model": {"name": model.path.stem, "path": str(model.path), "sha256": model.sha256, "nodes": model.nodes},
+        "inputs": {"origin": inputs.origin, "samples": found.samples, "generated": inputs.generated},
+        "profile": found.profile,
+        "statements": list(found.statements),
+        "formats": [_format(each) for each in found.formats],
+        "ranges": [_range(each, found) for each in found.ranges],
+        "skipped": list(found.skipped),
+        "seconds": found.seconds,
+    }
+    plain: dict[str, Any] = _plain(held)
+    return plain
+
+
+def _format(found: FormatForecast) -> dict[str, Any]:
+    number_format = format_named(found.precision)
+    return {
+        "precision": found.precision,
+        "title": number_format.title,
+        "largest": number_format.largest,
+        "smallest_normal": number_format.smallest_normal,
+        "smallest_subnormal": number_format.smallest_subnormal,
+        "lost": found.lost,
+        "statements": list(found.statements),
+        "cause": found.cause,
+        "outputs": [{**asdict(each), "lost": each.lost} for each in found.outputs],
+        "worst": [each.site.tensor for each in found.worst(_WORST)],
+        "layers": list(found.layers),
+        "parameters": list(found.parameters),
+        "rounding": found.rounding,
+    }
+
+
+def _range(held: Range, found: Forecast) -> dict[str, Any]:
+    margins = {}
+    for each in found.formats:
+        number_format = format_named(each.precision)
+        margins[each.precision] = {
+            "overflow": held.to_overflow(number_format),
+            "subnormal": held.to_subnormal(number_format),
+            "zero": held.to_zero(number_format),
+        }
+    return {**asdict(held), "margins": margins}
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return _plain(asdict(value))
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value

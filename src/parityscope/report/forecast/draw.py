@@ -1,0 +1,180 @@
+"""Two drawings: the error of every format along the depth of the network, and the range of every tensor.
+
+Both are over the topological index. Errors are on a log axis with lanes of their own for exact zeros (below) and for
+NaN and infinity (above). Ranges are bars from a tensor's smallest to its largest magnitude, in powers of two, against
+the ends of each format's range.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from parityscope.report import svg
+from parityscope.report.words import figure, number, short
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+__all__ = ["draw_depth", "draw_ranges"]
+
+_WIDTH, _HEIGHT = 1120.0, 380.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62.0, 132.0, 16.0, 46.0
+_LANE = 28.0
+_DECADES = 12  # shown below the largest error at most; float32 has seven digits
+_NAMED = 3  # layers that are ringed and numbered in each chart
+_LOWEST = -40  # power of two below which magnitudes are cut: FP16 ends at 2^-25, and zeros are left out anyway
+_X = (_LEFT + 10, _WIDTH - _RIGHT - 10)
+
+
+def draw_depth(formats: Sequence[Mapping[str, Any]], *, introduced: bool) -> str:
+    """Total errors as a line a format; with `introduced`, what each layer adds as dots and the worst ones ringed."""
+    points = [layer for each in formats for layer in each["layers"]]
+    if not points:
+        return ""
+    x = svg.linear(min(_index(one) for one in points), max(_index(one) for one in points), *_X)
+    y, low, high = _error_scale(points)
+    body = list(_error_grid(y, low, high, nonfinite=any(_off(one["rel_l2"]) for one in points)))
+    body += _depth_axis([_index(one) for one in points], x)
+    for each in formats:
+        line = [None if (at := number(one["rel_l2"])) is None else (x(_index(one)), y(at)) for one in each["layers"]]
+        body.append(svg.element("path", {"d": svg.line_path(line), "class": f"line {each['precision']}"}))
+        if introduced:
+            body.extend(_added(each, x, y))
+    body += _line_ends(formats, y)
+    title = "Predicted error along the depth of the network"
+    identity = "depth-" + "-".join(each["precision"] for each in formats)
+    return svg.figure(identity, (_WIDTH, _HEIGHT), title, _describe(formats), body)
+
+
+def draw_ranges(ranges: Sequence[Mapping[str, Any]], formats: Sequence[Mapping[str, Any]]) -> str:
+    """The bar of every tensor and the ends of the formats' ranges; empty without tensors."""
+    held = [each for each in ranges if (number(each["largest"]) or 0.0) > 0 and each["site"]["index"] >= 0]
+    if not held:
+        return ""
+    x = svg.linear(min(_index(each) for each in held), max(_index(each) for each in held), *_X)
+    bounded = [each for each in formats if each["precision"] not in {"tf32", "bf16"}]
+    tops = [math.log2(each["largest"]) for each in [*held, *bounded]]
+    bottoms = [math.log2(each["smallest"]) for each in held if each["smallest"]]
+    low, high = max(_LOWEST, math.floor(min(bottoms, default=0.0))), math.ceil(max(tops)) + 1
+    low = min([low, *(math.floor(math.log2(each["smallest_normal"])) - 2 for each in bounded)])
+    scale = svg.linear(low, high, _HEIGHT - _BOTTOM, _TOP)
+
+    def y(value: float) -> float:
+        return scale(min(max(math.log2(value), low), high))
+
+    body = list(_power_grid(low, high, scale))
+    body += _depth_axis([_index(each) for each in held], x)
+    path = "".join(
+        f"M{x(_index(each)):.1f},{y(each['smallest'] or 2.0**low):.1f}V{y(each['largest']):.1f}" for each in held
+    )
+    body.append(svg.element("path", {"d": path, "class": "bars"}))
+    body += _limits(bounded, y)
+    words = f"{len(held)} tensors in graph order, from their smallest to their largest magnitude."
+    return svg.figure("ranges", (_WIDTH, _HEIGHT), "Range of every tensor", words, body)
+
+
+def _index(held: Mapping[str, Any]) -> float:
+    return float(held["site"]["index"])
+
+
+def _off(value: object) -> bool:
+    x = number(value)
+    return x is not None and not math.isfinite(x)
+
+
+def _error_scale(points: Sequence[Mapping[str, Any]]) -> tuple[Callable[[float], float], int, int]:
+    values = [number(one[key]) for one in points for key in ("rel_l2", "introduced")]
+    shown = [value for value in values if value is not None and math.isfinite(value) and value > 0]
+    high = math.ceil(math.log10(max(shown, default=1.0)) + 0.05)
+    low = min(high - 1, max(high - _DECADES, math.floor(math.log10(min(shown, default=1e-8)))))
+    scale = svg.linear(low, high, _HEIGHT - _BOTTOM - _LANE, _TOP + _LANE)
+
+    def y(value: float) -> float:
+        if not math.isfinite(value):
+            return _TOP + _LANE / 2 - 3
+        return _HEIGHT - _BOTTOM - _LANE / 2 + 3 if value <= 0 else scale(max(math.log10(value), low))
+
+    return y, low, high
+
+
+def _error_grid(y: Callable[[float], float], low: int, high: int, *, nonfinite: bool) -> Iterator[str]:
+    for exponent in svg.decades(low, high):
+        yield from _grid_line(y(10.0**exponent), svg.power(10, exponent))
+    yield svg.text(_LEFT - 8, y(0.0) + 4, "0", "tick", anchor="end")
+    if nonfinite:
+        yield svg.text(_LEFT - 8, y(math.inf) + 4, "NaN, ∞", "tick", anchor="end")
+
+
+def _power_grid(low: int, high: int, scale: Callable[[float], float]) -> Iterator[str]:
+    for exponent in range(low + (-low) % 10, high + 1, 10):
+        yield from _grid_line(scale(exponent), svg.power(2, exponent))
+
+
+def _grid_line(at: float, label: str) -> Iterator[str]:
+    yield svg.element("line", {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": at, "y2": at, "class": "grid"})
+    yield svg.text(_LEFT - 8, at + 4, label, "tick", anchor="end")
+
+
+def _depth_axis(indices: Sequence[float], x: Callable[[float], float]) -> Iterator[str]:
+    bottom = _HEIGHT - _BOTTOM
+    yield svg.element("line", {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": bottom, "y2": bottom, "class": "axis"})
+    for index in svg.ticks(min(indices), max(indices), 12):
+        if index.is_integer() and index >= 0:
+            yield svg.text(x(index), bottom + 17, f"{index:,.0f}", "tick", anchor="middle")
+    middle = (_LEFT + _WIDTH - _RIGHT) / 2
+    yield svg.text(middle, _HEIGHT - 8, "position in the network (topological index)", "label", anchor="middle")
+
+
+def _added(found: Mapping[str, Any], x: Callable[[float], float], y: Callable[[float], float]) -> Iterator[str]:
+    """What each layer introduces as dots; the worst ones ringed, the first of them named."""
+    added = {
+        one["site"]["tensor"]: (x(_index(one)), y(size))
+        for one in found["layers"]
+        if (size := number(one["introduced"])) is not None
+    }
+    yield svg.element("path", {"d": svg.point_path(added.values()), "class": f"dots {found['precision']}"})
+    named = {one["site"]["tensor"]: one for one in found["layers"]}
+    for rank, tensor in enumerate(found["worst"][:_NAMED], start=1):
+        at = added[tensor]
+        yield svg.element("circle", {"cx": at[0], "cy": at[1], "r": 8, "class": "ring"})
+        side = 1 if at[0] < _WIDTH * 0.55 else -1
+        if rank == 1:
+            name = f"1 {short(named[tensor]['site']['node'] or tensor, 50)}"
+            anchor = "start" if side > 0 else "end"
+            yield svg.text(at[0] + side * 14, at[1] - 1, name, "note strong", anchor=anchor)
+            adds = f"introduces {figure(named[tensor]['introduced'])}"
+            yield svg.text(at[0] + side * 14, at[1] + 14, adds, "note", anchor=anchor)
+        else:
+            yield svg.text(at[0], at[1] + (-12 if rank % 2 == 0 else 20), str(rank), "note", anchor="middle")
+
+
+def _line_ends(formats: Sequence[Mapping[str, Any]], y: Callable[[float], float]) -> Iterator[str]:
+    """The title of each format behind the end of its line, with its last error."""
+    ends = [(each, each["layers"][-1]) for each in formats if each["layers"]]
+    heights = svg.spread([y(number(last["rel_l2"]) or 0.0) for _, last in ends], 17, _TOP, _HEIGHT - _BOTTOM)
+    for (each, last), height in zip(ends, heights, strict=True):
+        label = f"{each['title']} {figure(last['rel_l2'])}"
+        yield svg.text(_WIDTH - _RIGHT - 2, height + 4, label, f"end {each['precision']}")
+
+
+def _limits(formats: Sequence[Mapping[str, Any]], y: Callable[[float], float]) -> Iterator[str]:
+    ends = []
+    for each in formats:
+        ends.append((y(each["largest"]), f"{each['title']} largest", each["precision"]))
+        ends.append((y(each["smallest_normal"]), f"{each['title']} normal", each["precision"]))
+        ends.append((y(each["smallest_subnormal"]), f"{each['title']} smallest", each["precision"]))
+    heights = svg.spread([at for at, _, _ in ends], 15, _TOP, _HEIGHT - _BOTTOM)
+    for (at, label, css), height in zip(ends, heights, strict=True):
+        line = {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": at, "y2": at, "class": f"edge-of {css}"}
+        yield svg.element("line", line)
+        yield svg.text(_WIDTH - _RIGHT + 4, height + 4, label, f"small end {css}")
+
+
+def _describe(formats: Sequence[Mapping[str, Any]]) -> str:
+    said = []
+    for each in formats:
+        errors = [number(one["rel_l2"]) for one in each["layers"]]
+        worst = max((math.inf if math.isnan(one) else one for one in errors if one is not None), default=0.0)
+        said.append(f"{each['title']}: {len(errors)} tensors, the largest relative L2 error is {figure(worst)}.")
+    return " ".join(said)

@@ -1,0 +1,57 @@
+"""The view model of what lint found: every number worded, findings by role with what to do about each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from parityscope.report._findings import findings, repairs
+from parityscope.report.words import clean, count, nbytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["view"]
+
+_VERDICTS = {
+    "beyond": ("\N{MULTIPLICATION X}", "will break"),
+    "within": ("\N{CHECK MARK}", "nothing in the file breaks it"),
+    "incomplete": ("?", "not all of it could be read"),
+}
+_TITLES = {"f16": "FP16", "bf16": "BF16", "f8e4m3": "FP8 E4M3", "f8e5m2": "FP8 E5M2", "tf32": "TF32", "f32": "FP32"}
+
+
+def view(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What a page or a terminal shows of a lint document."""
+    model = document["model"]
+    symbol, label = _VERDICTS[document["verdict"]]
+    shown = [_finding(one) for one in document["findings"]]
+    causes = [one for one in shown if one["role"] == "cause"]
+    formats = ", ".join(_TITLES.get(name, name) for name in document["formats"])
+    return {
+        "model": clean(model["name"]),
+        "verdict": document["verdict"],
+        "symbol": symbol,
+        "label": f"{label}: {formats}",
+        "headline": causes[0]["claim"] if causes else _quiet(document["counts"]),
+        "about": f"{nbytes(model['nbytes'])}, {count(model['nodes'])} nodes, {count(model['constants'])} constants; "
+        "it was read, not run",
+        "counts": {role: count(number) for role, number in document["counts"].items()},
+        "causes": causes,
+        "contributing": [one for one in shown if one["role"] == "contributing"],
+        "information": [one for one in shown if one["role"] == "information"],
+        "skipped": [{key: clean(item[key]) for key in ("what", "reason", "fix")} for item in document["skipped"]],
+        "command": clean(document["command"]),
+        "tool": clean(f"{document['tool']['name']} {document['tool']['version']}"),
+        "schema": clean(document["schema"]),
+    }
+
+
+def _finding(finding: Mapping[str, Any]) -> dict[str, Any]:
+    alone = {"findings": [finding]}
+    return {**findings(alone)[0], "repairs": repairs(alone)}
+
+
+def _quiet(counts: Mapping[str, int]) -> str:
+    if counts["contributing"]:
+        return "No cause in the file; what depends on the data or the converter is listed below."
+    return "No cause in the file."

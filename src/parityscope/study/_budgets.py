@@ -1,0 +1,96 @@
+"""Outputs held against the budgets of a policy.
+
+`lower` metrics must be at most their limit and `higher` ones at least. Two are two-sided: of `mean_error` the size
+counts, of `norm_ratio` the distance from 1. A number that is NaN keeps no limit.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from parityscope.case.policy import budgets_for
+from parityscope.comparison import measure_pair
+from parityscope.comparison._metric import metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from parityscope.comparison import Statistics
+    from parityscope.records import Budget, Pair, Policy, Verdict
+
+__all__ = ["by_budgets", "known_metrics", "said_of_budgets"]
+
+_TWO_SIDED = {"mean_error": 0.0, "norm_ratio": 1.0}
+
+
+@functools.cache
+def known_metrics() -> Mapping[str, Literal["lower", "higher"]]:
+    """Every number that a metric gives, and on which side its better values lie, found by measuring small pairs."""
+    known: dict[str, Literal["lower", "higher"]] = {}
+    for statistics in _small_pairs():
+        for metric in metrics():
+            found = metric.finish(statistics)
+            for one in found if isinstance(found, tuple) else (found,):
+                if one is not None:
+                    known[one.metric] = metric.better
+    return MappingProxyType(known)
+
+
+def by_budgets(pair: Pair, policy: Policy) -> Verdict | None:
+    """The verdict by the budgets that apply to this output; None when none does, and its grade decides.
+
+    A budget for every output applies where its metric does. One for this very output must be judged: if its metric does
+    not apply, the verdict is "incomplete".
+    """
+    budgets = budgets_for(policy, pair.site.tensor)
+    verdicts = {"within" if _meets(pair, one) else "beyond" for one in budgets if one.metric in pair.measurements}
+    if "beyond" in verdicts:
+        return "beyond"
+    if any(one.output and one.metric not in pair.measurements for one in budgets):
+        return "incomplete"
+    return "within" if verdicts else None
+
+
+def said_of_budgets(pair: Pair, policy: Policy) -> str:
+    """What was measured against each budget, with its reason; empty when none applies."""
+    budgets = budgets_for(policy, pair.site.tensor)
+    return "; ".join(_said(pair, one) for one in budgets if one.output or one.metric in pair.measurements)
+
+
+def _said(pair: Pair, budget: Budget) -> str:
+    found = pair.measurements.get(budget.metric)
+    if found is None:
+        return f"{budget.metric} does not apply to {pair.dtype} of shape {list(pair.shape)} ({budget.reason})"
+    if budget.tolerance is None:
+        return f"{budget.metric} {found.value:.3g} against {budget.limit:g} ({budget.reason})"
+    allowed = f"atol {budget.tolerance.atol:g} + rtol {budget.tolerance.rtol:g} |reference|"
+    if not found.value:
+        return f"all {found.count:,} elements within {allowed} ({budget.reason})"
+    by = f"by {pair.value('outside_excess'):.3g} at {list(found.worst_index or ())}"
+    return f"{found.value:,.0f} of {found.count:,} elements outside {allowed}, the worst {by} ({budget.reason})"
+
+
+def _meets(pair: Pair, budget: Budget) -> bool:
+    value = pair.value(budget.metric)
+    if math.isnan(value):
+        return False
+    if budget.metric in _TWO_SIDED:
+        return abs(value - _TWO_SIDED[budget.metric]) <= budget.limit
+    if budget.tolerance is None and known_metrics().get(budget.metric) == "higher":
+        return value >= budget.limit
+    return value <= budget.limit
+
+
+def _small_pairs() -> tuple[Statistics, ...]:
+    """Pairs that every metric applies to at least one of: scores with channels, and integers."""
+    scores = np.array([[0.5, 0.25, 0.25], [0.25, 0.25, 0.5]], np.float32)
+    numbers = np.array([1, 2])
+    return (
+        measure_pair(scores, scores, channel_axis=1, as_scores=True),
+        measure_pair(numbers, numbers, channel_axis=None),
+    )

@@ -1,0 +1,101 @@
+"""The contract of repairs, for those who write them.
+
+`check_repair(REPAIR, model, finding, inputs, folder)` applies a repair to a copy of `model` for a finding that it is for
+and raises AssertionError with a sentence for the first promise that is broken: it says what it did, the copy is a valid
+model with the same inputs and outputs that computes the same function, and where the finding names a node that is not
+there, it does nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from parityscope.backends._onnxruntime import open_session
+from parityscope.case import load_model
+from parityscope.comparison import measure_pair
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import numpy as np
+    import onnx_ir as ir
+
+    from parityscope.case import Model
+    from parityscope.records import Finding
+    from parityscope.repairs import Repair
+
+__all__ = ["check_repair"]
+
+# Relative L2: over a hundred roundings to FP32 (2^-24 = 6e-8) in a row. Chosen; larger models may need more.
+_SAME_FUNCTION = 1e-5
+_UNKNOWN = "no-such-node"
+
+
+def check_repair(
+    repair: Repair,
+    model: Model,
+    finding: Finding,
+    inputs: Mapping[str, np.ndarray],
+    folder: Path,
+    *,
+    relative: float = _SAME_FUNCTION,
+) -> None:
+    """Checks `repair` on a model, for a finding that it can be applied to; `relative` bounds the outputs' change.
+
+    Raises:
+        AssertionError: a sentence that says what the repair does not keep.
+    """
+    _check_no_change(repair, model, finding)
+    graph = model.graph()
+    note = repair.apply(graph, finding)
+    _require(bool(note), f"{repair.name} cannot be applied to the finding, or does not say what it did")
+    path = folder / f"{repair.name}.onnx"
+    _save(graph, path)
+    changed = load_model(path)
+    for side in ("inputs", "outputs"):
+        before, after = getattr(model, side), getattr(changed, side)
+        _require(before == after, f"{repair.name} changes the {side}: {before} became {after}")
+    _check_function(repair, model, changed, inputs, relative)
+
+
+def _check_no_change(repair: Repair, model: Model, finding: Finding) -> None:
+    graph = model.graph()
+    before = _serialized(graph)
+    elsewhere = replace(finding, site=None, details={**finding.details, "node": _UNKNOWN})
+    _require(repair.apply(graph, elsewhere) is None, f"{repair.name} claims to have repaired a node that is not there")
+    _require(_serialized(graph) == before, f"{repair.name} changes the model where it cannot be applied")
+
+
+def _check_function(
+    repair: Repair, model: Model, changed: Model, inputs: Mapping[str, np.ndarray], relative: float
+) -> None:
+    first, second = (open_session(one.graph(), folder=one.path.parent)(inputs) for one in (model, changed))
+    for name, reference in first.items():
+        candidate = second[name]
+        _require(candidate.shape == reference.shape, f"{repair.name} changes the shape of output {name!r}")
+        _require(candidate.dtype == reference.dtype, f"{repair.name} changes the type of output {name!r}")
+        found = measure_pair(reference, candidate, channel_axis=None)
+        error = found.rel_l2 if found.is_float else found.mismatch_share
+        _require(error <= relative, f"{repair.name} changes output {name!r} by {error:.3g}, more than {relative:g}")
+
+
+def _save(graph: ir.Model, path: Path) -> None:
+    import onnx
+    import onnx_ir as ir
+
+    ir.save(graph, path)
+    onnx.checker.check_model(path)
+
+
+def _serialized(graph: ir.Model) -> bytes:
+    import onnx_ir as ir
+
+    return bytes(ir.to_proto(graph).SerializeToString(deterministic=True))
+
+
+def _require(kept: object, sentence: str) -> None:
+    # Not an assert statement: those vanish under python -O.
+    if not kept:
+        raise AssertionError(sentence)

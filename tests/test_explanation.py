@@ -1,0 +1,277 @@
+"""Explanations against layers computed by other means, and the statistics against known answers."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from onnx import numpy_helper
+
+from parityscope.arithmetic.hypotheses import hypotheses
+from parityscope.backends.recording import Request, observable, record
+from parityscope.backends.targets import parse_target
+from parityscope.case import Inputs, Sample, load_model
+from parityscope.explanation import as_json, explain, explain_suspects
+from parityscope.explanation.evidence import grid_share
+from parityscope.explanation.records import Options
+from parityscope.explanation.regression import above_floor, chi_square_tail, discovery_cutoff, regress
+from parityscope.localization import Sides, localize
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+
+def _bench() -> ModuleType:
+    path = Path(__file__).parents[1] / "bench" / "explanations.py"
+    spec = importlib.util.spec_from_file_location("bench_explanations", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+bench = _bench()
+
+
+# The statistics.
+
+
+def test_slope_and_share_of_a_known_line() -> None:
+    # r = 2 p: slope 2 without error; |r - p|^2 = |p|^2 is a quarter of |r|^2.
+    predicted = np.array([1.0, -2.0, 3.0])
+    line = regress(2 * predicted, predicted)
+    assert line.slope == 2.0
+    assert line.slope_error == 0.0
+    assert line.share == 0.75
+
+
+def test_a_prediction_at_right_angles_explains_less_than_nothing() -> None:
+    # |r - p|^2 = 1 + 1 against |r|^2 = 1.
+    line = regress(np.array([1.0, 0.0]), np.array([0.0, 1.0]))
+    assert line.slope == 0.0
+    assert line.share == -1.0
+
+
+@pytest.mark.parametrize(
+    ("freedom", "value", "tail"),
+    # Quantiles of the chi-square distribution from its usual table (upper tail 0.05 and 0.01).
+    [(10, 18.307, 0.05), (10, 23.209, 0.01), (50, 67.505, 0.05), (100, 135.807, 0.01)],
+)
+def test_chi_square_tail_against_its_table(freedom: float, value: float, tail: float) -> None:
+    # Wilson and Hilferty's error is below a hundredth of these probabilities.
+    assert chi_square_tail(value, freedom) == pytest.approx(tail, rel=0.02)
+
+
+def test_benjamini_and_hochberg_in_their_own_example() -> None:
+    # The fifteen p-values of Benjamini and Hochberg 1995, section 3.2: at 0.05 the first four are discoveries.
+    chances = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344]
+    chances += [0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0000]
+    assert discovery_cutoff(np.array(chances), 0.05) == 0.0095
+
+
+def test_false_discoveries_stay_below_their_rate() -> None:
+    # 200 families of 180 true noises and 20 signals; the mean share of false ones among the discoveries is at most the
+    # rate times 180/200; three standard errors of a mean over 200 families are allowed.
+    generator = np.random.default_rng(0)
+    rate, shares, found = 0.1, [], 0
+    for _ in range(200):
+        noise, signals = generator.random(180), generator.random(20) * 1e-5
+        cutoff = discovery_cutoff(np.concatenate([noise, signals]), rate)
+        false, true = int((noise <= cutoff).sum()), int((signals <= cutoff).sum())
+        shares.append(false / max(1, false + true))
+        found += true
+    assert np.mean(shares) <= rate * 0.9 + 3 * np.std(shares) / np.sqrt(200)
+    assert found == 200 * 20
+
+
+def test_noise_of_the_floors_own_size_is_no_discovery_and_one_wrong_channel_is_one() -> None:
+    generator = np.random.default_rng(0)
+    sigma = generator.uniform(0.5, 2.0, (2, 16, 8, 8))
+    left = generator.standard_normal(sigma.shape) * sigma
+    ratios, chances = above_floor(left, sigma, 1)
+    assert discovery_cutoff(chances) == -1.0
+    assert np.all(np.abs(ratios - 1.0) < 0.5)
+    left[:, 5] *= 10
+    chances = above_floor(left, sigma, 1)[1]
+    assert np.flatnonzero(chances <= discovery_cutoff(chances)).tolist() == [5]
+
+
+def test_an_error_where_the_floor_is_zero_is_above_it() -> None:
+    ratios, chances = above_floor(np.array([[0.0, 0.0], [0.0, 1e-30]]), np.zeros((2, 2)), 0)
+    assert ratios.tolist() == [0.0, np.inf]
+    assert chances.tolist() == [1.0, 0.0]
+
+
+def test_share_of_numbers_on_a_grid() -> None:
+    # 1 + 2^-10 has eleven bits, 1 + 2^-11 twelve; zeros and infinities say nothing.
+    array = np.array([1.0, 1 + 2.0**-10, 1 + 2.0**-11, 0.0, np.inf], np.float32)
+    assert grid_share(array, "f16") == pytest.approx(2 / 3)
+    assert np.isnan(grid_share(np.zeros(3), "f16"))
+
+
+# The hypotheses.
+
+
+def test_every_hypothesis_is_documented_and_named_after_its_file() -> None:
+    found = hypotheses()
+    assert set(bench.PLANTS) == set(found)
+    for name, hypothesis in found.items():
+        assert hypothesis.name == name
+        assert hypothesis.title
+
+
+@pytest.mark.parametrize("truth", list(bench.PLANTS))
+def test_planted_layers_are_named(truth: str) -> None:
+    right, table = bench.score(1, 7, (truth,))
+    assert right == 1, dict(table)
+
+
+def test_clean_layers_are_not_called_bugs() -> None:
+    assert not bench.clean_layers(40, 3)
+
+
+# Single layers.
+
+CLIP = """g (float[N,C,H,W] x) => (float[N,C,H,W] y) {
+y = Clip(x, low, high)
+}"""
+
+
+def _clip() -> Any:
+    generator = np.random.default_rng(1)
+    return bench.Layer(
+        text=CLIP,
+        parameters={"low": np.array(0, np.float32), "high": np.array(1, np.float32)},
+        feeds={"x": generator.normal(0, 1, (1, 4, 9, 9)).astype(np.float32)},
+    )
+
+
+def test_a_wrong_bound_is_fitted() -> None:
+    layer = _clip()
+    found = explain(bench.region(layer), layer.feeds, np.clip(layer.feeds["x"], 0, 0.75).astype(np.float32))
+    assert found.status == "explained"
+    assert found.is_bug
+    assert found.by[0].hypothesis == "clip_bound"
+    # The fitted number is the bound to within the search's 3e-8 of the span.
+    assert found.by[0].parameter == pytest.approx(0.75, abs=1e-6)
+
+
+def test_equal_outputs_are_exact() -> None:
+    layer = _clip()
+    found = explain(bench.region(layer), layer.feeds, np.clip(layer.feeds["x"], 0, 1).astype(np.float32))
+    assert found.status == "exact"
+    assert not found.is_bug
+
+
+def test_corrupted_elements_are_unexplained_and_described() -> None:
+    layer = bench.conv(np.random.default_rng(2), activation="")
+    candidate = np.array(bench.emulated(layer, layer.feeds, np.random.default_rng(0), operands=bench.tf32_nearest))
+    candidate[0, 1] += np.random.default_rng(3).normal(0, 1, candidate.shape[2:]).astype(np.float32)
+    found = explain(bench.region(layer), layer.feeds, candidate)
+    assert found.status == "unexplained"
+    assert found.is_bug
+    assert found.left.startswith("in index 1")
+
+
+def test_tf32_and_float16_operands_come_as_a_set_with_what_separates_them() -> None:
+    layer = bench.matmul(np.random.default_rng(4), activation="")
+    candidate = bench.emulated(layer, layer.feeds, np.random.default_rng(0), operands=bench.tf32_nearest)
+    found = explain(bench.region(layer), layer.feeds, candidate)
+    names = [each.hypothesis for each in found.by]
+    assert {"tf32_nearest", "f16_inputs"} <= set(names)
+    # Inputs that are not on FP16's grid were never stored in FP16.
+    assert names[0] == "tf32_nearest"
+    assert found.evidence
+    declared = explain(bench.region(layer), layer.feeds, candidate, Options(declared="f16"))
+    assert declared.by[0].hypothesis == "f16_inputs"
+
+
+def test_beyond_float16s_range_tf32_stands_alone() -> None:
+    layer = bench.matmul(np.random.default_rng(4), activation="")
+    feeds = {"x": layer.feeds["x"] * np.float32(1e5)}
+    candidate = bench.emulated(layer, feeds, np.random.default_rng(0), operands=bench.tf32_nearest)
+    names = {each.hypothesis for each in explain(bench.region(layer), feeds, candidate).by}
+    assert "tf32_nearest" in names
+    assert not {name for name in names if name.startswith("f16")}
+
+
+@pytest.mark.parametrize("shape", [(0,), (1,), (3, 1)])
+def test_small_and_empty_tensors(shape: tuple[int, ...]) -> None:
+    letters = ",".join("NC"[: len(shape)])
+    layer = bench.Layer(
+        text=f"g (float[{letters}] x) => (float[{letters}] y) {{\ny = Exp(x)\n}}",
+        parameters={},
+        feeds={"x": np.full(shape, 0.3, np.float32)},
+    )
+    candidate = np.exp(np.full(shape, 0.3)).astype(np.float16).astype(np.float32)
+    found = explain(bench.region(layer), layer.feeds, candidate)
+    assert found.status == ("not testable" if 0 in shape else "explained")
+    json.dumps(as_json(found))
+
+
+def test_the_reference_may_overflow_itself() -> None:
+    layer = bench.Layer(
+        text="g (float[N] x) => (float[N] y) {\ny = Mul(x, x)\n}",
+        parameters={},
+        feeds={"x": np.array([1e30, 2.0, 3.0], np.float32)},
+    )
+    found = explain(bench.region(layer), layer.feeds, np.array([np.inf, 5.0, 9.0], np.float32))
+    assert found.status in {"explained", "unexplained"}
+    assert found.is_bug
+
+
+# Suspects of a localization.
+
+NETWORK = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8,12,12] x) => (float[1,8,12,12] y) {
+a = Conv<pads = [1, 1, 1, 1]>(x, w, b)
+c = Clip(a, low, HIGH)
+y = Conv<pads = [1, 1, 1, 1]>(c, w, b)
+}"""
+
+
+def _network(folder: Path, name: str, high: str) -> Path:
+    model = onnx.parser.parse_model(NETWORK.replace("HIGH", high))
+    generator = np.random.default_rng(0)
+    arrays = {
+        "w": generator.normal(0, 0.12, (8, 8, 3, 3)).astype(np.float32),
+        "b": generator.normal(0, 0.1, 8).astype(np.float32),
+        "low": np.array(0, np.float32),
+        "high": np.array(0.8, np.float32),
+    }
+    model.graph.initializer.extend(numpy_helper.from_array(array, key) for key, array in arrays.items())
+    onnx.save(model, folder / name)
+    return folder / name
+
+
+def test_the_suspect_of_a_localization_is_explained(tmp_path: Path) -> None:
+    model = load_model(_network(tmp_path, "right.onnx", "high"))
+    wrong = load_model(_network(tmp_path, "wrong.onnx", ""))
+    arrays = {"x": np.random.default_rng(5).normal(0, 1, (1, 8, 12, 12)).astype(np.float32)}
+    sample = Sample(index=0, name="sample", arrays=arrays)
+    inputs = Inputs(origin="test", names=("x",), sha256="", indices=(0,), read=lambda _: sample)
+    traces = [
+        record(
+            each,
+            inputs,
+            parse_target("ort"),
+            Request(samples=(0,), tensors=tuple(observable(each)), folder=tmp_path / label, label=label),
+        )
+        for each, label in ((model, "reference"), (wrong, "candidate"))
+    ]
+    pairing = {name: name for name in traces[0].names}
+    sides = Sides(model=model, inputs=inputs, reference=traces[0], candidate=traces[1], pairing=pairing)
+    localization = localize(model, inputs, traces[0], traces[1], pairing)
+    found = explain_suspects(sides, localization)
+    assert next(iter(found)) == "c"
+    assert found["c"].by[0].hypothesis == "clip_bound"
+    assert "upper bound 0.8 is lost" in found["c"].by[0].words
+    assert not any(each.is_bug for name, each in found.items() if name != "c")

@@ -1,0 +1,436 @@
+"""The error model against real sums, its graphs against its formulae, and the noise floor against real evaluations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+from parityscope.arithmetic.error_model import (
+    ROUNDING,
+    accumulation_variance,
+    chain,
+    elementwise_variance,
+    input_variance,
+    lanes_chain,
+    mean_variance,
+    repeated,
+    rounding_variance,
+)
+from parityscope.arithmetic.formats import FORMATS
+from parityscope.arithmetic.noising import SQUARE_SUFFIX, VARIANCE_SUFFIX, disturbed, noise_graph
+from parityscope.arithmetic.reordering import reordered
+from parityscope.arithmetic.rounding import round_to
+from parityscope.arithmetic.ulps import EXACT, SUMS, ULPS
+from parityscope.arithmetic.variances import _RULES
+from parityscope.backends import Capture
+from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.recording import observable, open_target
+from parityscope.backends.targets import parse_target
+from parityscope.case import Inputs, Model, Sample, load_model
+from parityscope.comparison import measure_pair
+from parityscope.noise import FLOAT32_ROUNDING, noise_floor
+from parityscope.prediction import expect_outputs, grade_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+U = 2.0**-24
+ROWS = 2000
+KINDS = ("mixed", "relu", "positive")
+
+
+def factors(kind: str, terms: int) -> tuple[np.ndarray, np.ndarray]:
+    """Two float32 (ROWS, terms); the rows' scales fill an octave, so that sums have significands of every size."""
+    generator = np.random.default_rng(terms)
+    left = generator.standard_normal((ROWS, terms)) * np.exp2(generator.random((ROWS, 1)))
+    right = generator.standard_normal((ROWS, terms))
+    if kind == "relu":
+        left = np.maximum(left, 0)
+    if kind == "positive":
+        left, right = np.abs(left), np.abs(right)
+    return left.astype(np.float32), right.astype(np.float32)
+
+
+def ratio(error: np.ndarray, variance: np.ndarray) -> float:
+    """rms(actual) / rms(predicted)."""
+    return float(np.sqrt(np.mean(np.square(error)) / np.mean(variance)))
+
+
+@pytest.mark.parametrize("terms", [27, 576, 4608])
+@pytest.mark.parametrize("kind", KINDS)
+def test_sums_in_sequence_err_as_predicted(kind: str, terms: int) -> None:
+    left, right = factors(kind, terms)
+    products = left.astype(np.float64) * right
+    total, squares = products.sum(1) ** 2, np.square(products).sum(1)
+    present = np.count_nonzero(products, axis=1)
+    summed = np.cumsum(left * right, axis=1, dtype=np.float32)[:, -1]
+    predicted = accumulation_variance(total, squares, present, U, fused=False)
+    assert 0.9 < ratio(summed - products.sum(1), predicted) < 1.1
+
+
+@pytest.mark.parametrize("terms", [576, 4608])
+@pytest.mark.parametrize("kind", KINDS)
+def test_sums_in_lanes_err_less_and_as_predicted(kind: str, terms: int) -> None:
+    lanes = 16
+    left, right = factors(kind, terms)
+    products = left.astype(np.float64) * right
+    total, squares = products.sum(1) ** 2, np.square(products).sum(1)
+    present = np.count_nonzero(products) / ROWS
+    parts = np.cumsum((left * right).reshape(ROWS, -1, lanes), axis=1, dtype=np.float32)[:, -1]
+    summed = np.cumsum(parts, axis=1, dtype=np.float32)[:, -1]
+    predicted = rounding_variance(lanes_chain(total, squares, present, lanes) + squares, U)  # the products round too
+    assert 0.9 < ratio(summed - products.sum(1), predicted) < 1.1
+    assert np.mean(lanes_chain(total, squares, present, lanes)) < np.mean(chain(total, squares, present)) / 4
+
+
+@pytest.mark.parametrize("name", ["tf32", "bf16"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_rounded_inputs_err_as_predicted(kind: str, name: str) -> None:
+    left, right = (each.astype(np.float64) for each in factors(kind, 576))
+    low = [round_to(each, FORMATS[name]) for each in (left, right)]
+    error = (low[0] * low[1] - left * right).sum(1)
+    predicted = input_variance(np.square(left * right).sum(1), FORMATS[name].unit_roundoff)
+    assert 0.9 < ratio(error, predicted) < 1.1
+
+
+def test_equal_terms_make_errors_that_add_up() -> None:
+    # n equal numbers a row, of every significand: the error grows with n and not with its root.
+    terms = 1000
+    numbers = np.exp2(np.random.default_rng(1).random(ROWS)).astype(np.float32)
+    summed = np.cumsum(np.repeat(numbers[:, None], terms, axis=1), axis=1, dtype=np.float32)[:, -1]
+    total = np.square(terms * numbers.astype(np.float64))
+    assert (
+        0.85 < ratio(summed - terms * numbers.astype(np.float64), rounding_variance(repeated(total, terms), U)) < 1.15
+    )
+
+
+def test_numbers_derived_by_hand() -> None:
+    # One term is rounded once; n equal terms of 1 have S_k = k and Σ k² = n (n + 1) (2 n + 1) / 6.
+    assert chain(9.0, 9.0, 1) == 9.0
+    assert chain(100.0, 10.0, 10) == 385.0
+    assert lanes_chain(9.0, 9.0, 1, 8) == 9.0
+    # Two lanes of 2 ones: 1 + 4 in each, then 2 + 2 = 4, whose first step is exact: 1 + 4 + 1 + 4 + 16.
+    assert lanes_chain(16.0, 4.0, 4, 2) == pytest.approx(26.0, rel=1e-12)
+    assert pytest.approx(0.4247, abs=1e-4) == ROUNDING
+    assert elementwise_variance(1.0, 0.5, U) == rounding_variance(1.0, U)
+
+
+# Node text, shapes of x and w, and (n, kind) of the formula.
+PRODUCTS: dict[str, tuple[tuple[int, ...], tuple[int, ...], int]] = {
+    "Conv<pads=[1, 1, 1, 1], strides=[2, 2]>(x, w)": ((2, 6, 9, 8), (5, 6, 3, 3), 54),
+    "Conv<group=3>(x, w)": ((1, 6, 7), (9, 2, 3), 6),
+    "ConvTranspose<strides=[2, 2]>(x, w)": ((1, 6, 4, 4), (6, 3, 2, 2), 6),
+    "ConvTranspose<group=2>(x, w)": ((1, 6, 4, 4), (6, 3, 2, 2), 12),
+    "MatMul(x, w)": ((3, 4, 20), (20, 5), 20),
+    "Gemm<transA=1, transB=1, alpha=0.5>(x, w)": ((20, 4), (5, 20), 20),
+    'Einsum<equation="bij,bkj->bik">(x, w)': ((2, 4, 20), (2, 3, 20), 20),
+    'Einsum<equation="...ij,...jk">(x, w)': ((2, 4, 20), (2, 20, 3), 20),
+    'Einsum<equation="ab,cd->ac">(x, w)': ((4, 3), (2, 5), 15),
+}
+
+
+def parsed(body: str, inputs: str = "float[] x") -> ir.Model:
+    """A model of one output y; inputs declared without a size have any shape."""
+    text = f'<ir_version: 9, opset_import: ["": 17]> g ({inputs}) => (float[] y) {{ {body} }}'
+    proto = onnx.parser.parse_model(text)
+    for value in (*proto.graph.input, *proto.graph.output):
+        if not value.type.tensor_type.shape.dim:
+            value.type.tensor_type.ClearField("shape")
+    return ir.from_proto(proto)
+
+
+def exactly(model: ir.Model, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The first output in float64."""
+    found: Any
+    (found,) = ReferenceEvaluator(ir.to_proto(model)).run(
+        None, {name: each.astype(np.float64) for name, each in arrays.items()}
+    )
+    result: np.ndarray = found
+    return result
+
+
+def computed(model: ir.Model, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The first output, by ONNX Runtime in float32."""
+    (found,) = open_session(model)(arrays).values()
+    return found
+
+
+def summed(model: ir.Model, arrays: Mapping[str, np.ndarray]) -> tuple[float, float]:
+    """What the noise graph says about y: Σ variance / u² and Σ y²."""
+    graph = noise_graph(model, ["y"])
+    found = open_session(graph.model)(arrays)
+    return float(found[f"y{VARIANCE_SUFFIX}"]), float(found[f"y{SQUARE_SUFFIX}"])
+
+
+def drawn(*shapes: tuple[int, ...]) -> list[np.ndarray]:
+    generator = np.random.default_rng(3)
+    return [generator.standard_normal(shape).astype(np.float32) + np.float32(0.25) for shape in shapes]
+
+
+FLOAT32_SUM = 1e-5  # relative; a sum of a few hundred float32 numbers, squared
+
+
+@pytest.mark.parametrize("node", PRODUCTS)
+def test_the_graph_of_a_product_is_its_formula(node: str) -> None:
+    data, weights, terms = PRODUCTS[node]
+    x, w = drawn(data, weights)
+    model = parsed(f"y = {node}", "float[] x, float[] w")
+    total = np.square(computed(model, {"x": x, "w": w}).astype(np.float64))
+    squared = parsed(f"y = {node}".replace("alpha=0.5", "alpha=0.25"), "float[] x, float[] w")
+    squares = computed(squared, {"x": x * x, "w": w * w}).astype(np.float64)
+    variance, square = summed(model, {"x": x, "w": w})
+    assert variance == pytest.approx(accumulation_variance(total, squares, terms, 1.0).sum(), rel=FLOAT32_SUM)
+    assert square == pytest.approx(total.sum(), rel=FLOAT32_SUM)
+
+
+MEANS = {
+    "axes = Constant<value = int64[1] {-1}>() y = ReduceSum(x, axes)": 7,
+    "y = ReduceMean<axes=[1, 3]>(x)": 28,
+    "y = GlobalAveragePool(x)": 35,
+    "y = AveragePool<kernel_shape=[2, 3]>(x)": 6,
+}
+
+
+@pytest.mark.parametrize("body", MEANS)
+@pytest.mark.parametrize("blank", [False, True])
+def test_the_graph_of_a_reduction_is_its_formula(body: str, *, blank: bool) -> None:
+    (x,) = drawn((2, 4, 5, 7))
+    if blank:
+        x[:, :, 1:] = 3.0
+    terms = MEANS[body]
+    model = parsed(body)
+    result, squares = exactly(model, {"x": x}), exactly(model, {"x": x.astype(np.float64) ** 2})
+    equal = np.count_nonzero(x[..., 1:] == x[..., :-1]) / x.size
+    if "ReduceSum" in body:
+        sums = chain(result**2, squares, terms) + repeated(result**2, equal * terms)
+        expected = rounding_variance(sums, 1.0)
+    else:
+        expected = mean_variance(result**2, squares, terms, 1.0, equal)
+    variance, _ = summed(model, {"x": x})
+    assert variance == pytest.approx(expected.sum(), rel=FLOAT32_SUM)
+
+
+@pytest.mark.parametrize(
+    ("body", "ulps"), [("y = Add(x, x)", 0.5), ("y = Exp(x)", 3.0), ("y = Erf(x)", 16.0), ("y = Mul(x, x)", 0.5)]
+)
+def test_the_graph_of_an_elementwise_operator_is_its_bound(body: str, ulps: float) -> None:
+    (x,) = drawn((4, 30))
+    model = parsed(body)
+    variance, square = summed(model, {"x": x})
+    assert variance == pytest.approx(float(elementwise_variance(square, ulps, 1.0)), rel=FLOAT32_SUM)
+
+
+NORMALIZATIONS: dict[str, list[tuple[int, ...]]] = {
+    "y = Softmax(x)": [],
+    "y = LogSoftmax(x)": [],
+    "y = LayerNormalization<axis=-1>(x, w)": [(40,)],
+    "y = LayerNormalization<axis=1>(x, w)": [(8, 5, 40)],
+    "y = BatchNormalization(x, w, b, m, v)": [(8,)] * 4,
+}
+
+
+@pytest.mark.parametrize("body", NORMALIZATIONS)
+@pytest.mark.parametrize("shift", [0.0, 50.0])
+def test_normalizations_err_as_predicted(body: str, shift: float) -> None:
+    # ONNX Runtime's float32 against float64. The formulae add ulp bounds where a real library does better, and know of
+    # fewer lanes than it has: it may err by up to twelve times less, and by no more than twice as much.
+    shapes = NORMALIZATIONS[body]
+    x = drawn((2, 8, 5, 40))[0] + np.float32(shift)
+    names = ("w", "b", "m", "v")[: len(shapes)]
+    arrays = {"x": x, **dict(zip(names, (np.abs(each) for each in drawn(*shapes)), strict=True))}
+    if "m" in arrays:
+        arrays["m"] += np.float32(shift)
+    model = parsed(body, ", ".join(f"float{list(each.shape)} {name}" for name, each in arrays.items()))
+    expected = exactly(model, arrays)
+    found = computed(model.clone(), arrays)
+    variance, square = summed(model, arrays)
+    measured = np.linalg.norm(found - expected) / np.linalg.norm(expected)
+    predicted = U * np.sqrt(variance / square)
+    assert predicted / 12 < measured < 2 * predicted
+
+
+def test_every_sum_has_a_formula() -> None:
+    assert set(_RULES) == SUMS
+    assert not SUMS & set(ULPS)
+    assert not (SUMS | set(ULPS)) & EXACT
+
+
+def test_tensors_without_an_error_of_their_own_are_left_out() -> None:
+    graph = noise_graph(parsed("r = Relu(x) s = Shape(r) t = Reshape(r, s) y = Neg(t)"), ["r", "s", "t", "y"])
+    assert graph.tensors == ()
+
+
+# A small network of every kind: convolutions with repeated inputs, a gate, a matrix product, a normalization.
+NETWORK = """<ir_version: 9, opset_import: ["": 17]> network (float[1, 3, 24, 24] x) => (float[1, 10] y) {
+  c = Conv<pads=[1, 1, 1, 1]>(x, w1, b1)  r = Relu(c)
+  d = Conv<pads=[1, 1, 1, 1], group=16>(r, w2)  p = GlobalAveragePool(r)  g = Conv(p, w3)  s = Sigmoid(g)
+  m = Mul(d, s)  e = Conv<strides=[2, 2]>(m, w4)  f = Flatten(e)  z = MatMul(f, w5)  y = Softmax(z)
+}"""
+SHAPES = {
+    "w1": (16, 3, 3, 3),
+    "b1": (16,),
+    "w2": (16, 1, 3, 3),
+    "w3": (16, 16, 1, 1),
+    "w4": (8, 16, 3, 3),
+    "w5": (968, 10),
+}
+
+
+def saved(folder: Path, text: str, weights: Mapping[str, np.ndarray]) -> Model:
+    proto = onnx.parser.parse_model(text)
+    proto.graph.initializer.extend(onnx.numpy_helper.from_array(each, name) for name, each in weights.items())
+    onnx.save(proto, folder / "model.onnx")
+    return load_model(folder / "model.onnx")
+
+
+def network(folder: Path) -> Model:
+    generator = np.random.default_rng(11)
+    weights = {
+        name: (generator.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
+        for name, shape in SHAPES.items()
+    }
+    weights["w5"] = (generator.standard_normal(SHAPES["w5"]) / np.sqrt(SHAPES["w5"][0])).astype(np.float32)
+    return saved(folder, NETWORK, weights)
+
+
+def given(*arrays: Mapping[str, np.ndarray]) -> Inputs:
+    samples = [Sample(index=index, name=str(index), arrays=each) for index, each in enumerate(arrays)]
+    return Inputs(
+        origin="drawn", names=tuple(arrays[0]), sha256="", indices=tuple(range(len(samples))), read=samples.__getitem__
+    )
+
+
+def page(seed: int) -> np.ndarray:
+    """Noise in a white frame, which a network computes the same numbers for again and again."""
+    image = np.ones((1, 3, 24, 24), np.float32)
+    image[:, :, 6:18, 6:18] = np.random.default_rng(seed).standard_normal((1, 3, 12, 12))
+    return image
+
+
+def evaluated(model: Model, inputs: Inputs, target: str) -> dict[str, np.ndarray]:
+    names = tuple(observable(model))
+    with open_target(model, parse_target(target), Capture(tensors=names)) as session:
+        return dict(session.run(inputs.sample(0)))
+
+
+def test_real_evaluations_lie_within_the_floor_and_tf32_far_beyond(tmp_path: Path) -> None:
+    model, inputs = network(tmp_path), given({"x": page(0)})
+    names = [*observable(model), "y"]
+    floor = noise_floor(model, inputs, [0], names)
+    assert set(floor.errors) == set(names)
+    assert not floor.skipped
+    reference = evaluated(model, inputs, "ort")
+    for target in ("openvino:f32", "ort?optimization=disabled"):
+        found = evaluated(model, inputs, target)
+        for name in set(found) & set(names):
+            error = measure_pair(reference[name], found[name], channel_axis=None).rel_l2
+            assert grade_of(error, {"f32": floor.errors[name]}) == "f32", (target, name, error, floor.errors[name])
+    found = evaluated(model, inputs, "sim:tf32")
+    for name in ("c", "r", "d", "g", "e", "z"):
+        error = measure_pair(reference[name], found[name], channel_axis=None).rel_l2
+        assert grade_of(error, {"f32": floor.errors[name], "tf32": error}) == "tf32"
+
+
+def test_the_floor_is_near_the_error_against_float64(tmp_path: Path) -> None:
+    # Half of floor² is one evaluation's. ONNX Runtime sums in blocks and fuses: up to eight times better than the model.
+    model, inputs = network(tmp_path), given({"x": page(0)})
+    proto = ir.to_proto(model.graph())
+    for each in proto.graph.initializer:
+        each.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(each).astype(np.float64), each.name))
+    exact = ReferenceEvaluator(proto).run(["c", "e", "z"], {"x": page(0).astype(np.float64)})
+    floor = noise_floor(model, inputs, [0], ["c", "e", "z"]).errors
+    reference = evaluated(model, inputs, "ort")
+    for name, expected in zip(("c", "e", "z"), exact, strict=True):
+        error = np.linalg.norm(reference[name] - expected) / np.linalg.norm(expected)
+        assert floor[name] / 8 < error < floor[name] * 2
+
+
+def test_chunks_and_samples_make_no_difference_that_matters(tmp_path: Path) -> None:
+    model = network(tmp_path)
+    names = [*observable(model), "y"]
+    inputs = given({"x": page(0)}, {"x": page(1)})
+    whole = noise_floor(model, inputs, [0], names).errors
+    parts = noise_floor(model, inputs, [0], names, memory=1 << 16).errors
+    other = noise_floor(model, inputs, [1], names).errors
+    for name in names:
+        assert parts[name] == pytest.approx(whole[name], rel=0.25)  # marking outputs changes what is fused
+        assert 0.4 < other[name] / whole[name] < 2.5
+
+
+def test_masks_and_infinities_leave_the_floor_finite(tmp_path: Path) -> None:
+    text = """<ir_version: 9, opset_import: ["": 17]> masked (float[1, 8, 8] x, float[1, 8, 8] m) => (float[1, 8, 8] y) {
+      lowest = Constant<value = float {-3.4028234e38}>()  far = Mul(m, lowest)
+      s = MatMul(x, w)  t = Add(s, far)  p = Softmax<axis=-1>(t)  y = MatMul(p, x)
+    }"""
+    generator = np.random.default_rng(2)
+    model = saved(tmp_path, text, {"w": generator.standard_normal((8, 8)).astype(np.float32)})
+    mask = np.triu(np.ones((1, 8, 8), np.float32), 1)
+    floor = noise_floor(
+        model, given({"x": generator.standard_normal((1, 8, 8)).astype(np.float32), "m": mask}), [0], ["s", "p", "y"]
+    )
+    assert all(FLOAT32_ROUNDING <= floor.errors[name] < 1e-5 for name in ("s", "p", "y"))
+
+
+def test_shape_arithmetic_is_not_disturbed() -> None:
+    # 5 / 2 is 2.5, and Floor of a disturbed 6 / 2 might be 2.
+    model = parsed(
+        "s = Shape(x) f = Cast<to=1>(s) two = Constant<value = float {2.0}>() h = Div(f, two) l = Floor(h)"
+        "i = Cast<to=7>(l) r = Reshape(x, i) y = Exp(r)",
+    )
+    graph = disturbed(model, 256.0)
+    assert graph.tensors == ("y",)
+
+
+def test_a_disturbance_is_what_the_model_says_it_is() -> None:
+    x, w = drawn((64, 256), (256, 64))
+    arrays = {"x": x, "w": w}
+    gain = 256.0
+    model = parsed("y = MatMul(x, w)", "float[] x, float[] w")
+    (found,) = open_session(disturbed(model, gain).model)(arrays).values()
+    expected = exactly(model, arrays)
+    variance, _ = summed(model, arrays)
+    assert np.linalg.norm(found - expected) == pytest.approx(gain * U * np.sqrt(variance), rel=0.02)
+
+
+def test_another_order_changes_the_bits_and_not_the_sums(tmp_path: Path) -> None:
+    text = """<ir_version: 9, opset_import: ["": 17]> sums (float[1, 64, 6, 6] x) => (float[1, 8] y) {
+      c = Conv(x, w1)  f = Flatten(c)  g = Gemm<transB=1>(f, w2)  y = MatMul(g, w3)
+    }"""
+    generator = np.random.default_rng(4)
+    shapes: dict[str, Any] = {"w1": (16, 64, 3, 3), "w2": (12, 256), "w3": (12, 8)}
+    whole = {name: generator.integers(-2, 3, shape).astype(np.float32) for name, shape in shapes.items()}
+    x = generator.integers(-2, 3, (1, 64, 6, 6)).astype(np.float32)
+    model = saved(tmp_path, text, whole)
+    before = open_session(model.graph())({"x": x})["y"]
+    after = open_session(reordered(model.graph(), generator))({"x": x})["y"]
+    np.testing.assert_array_equal(before, after)  # whole numbers below 2^24: no sum is rounded
+    fractions = {name: generator.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    model = saved(tmp_path, text, fractions)
+    before = open_session(model.graph())({"x": x})["y"]
+    after = open_session(reordered(model.graph(), generator))({"x": x})["y"]
+    assert 0 < np.linalg.norm(before - after) / np.linalg.norm(before) < 1e-5
+
+
+def test_predictions_carry_the_floor(tmp_path: Path) -> None:
+    model, inputs = network(tmp_path), given({"x": page(0)})
+    expectation = expect_outputs(model, inputs, [0], ("tf32",))
+    floor = noise_floor(model, inputs, [0], ["y"]).errors
+    assert expectation.errors["f32"]["y"] == pytest.approx(floor["y"], rel=1e-6)
+    assert expectation.errors["tf32"]["y"] > 100 * floor["y"]
+
+
+def test_a_model_that_cannot_be_rewritten_keeps_what_can_be_measured(tmp_path: Path) -> None:
+    # Opset 8's Scan cannot be converted up, and the error model needs opset 13: only the measured variation is left.
+    text = """<ir_version: 4, opset_import: ["": 8]> old (float[1, 2, 3] x) => (float[1, 2, 3] y) {
+      y = Scan<num_scan_inputs=1, body = step (float[3] i) => (float[3] o) { o = Exp(i) }>("", x)
+    }"""
+    model = saved(tmp_path, text, {})
+    floor = noise_floor(model, given({"x": np.ones((1, 2, 3), np.float32)}), [0], ["y"])
+    assert [skip.what for skip in floor.skipped] == ["noise floor, propagated errors"]
+    assert floor.errors["y"] >= FLOAT32_ROUNDING
