@@ -30,6 +30,7 @@ def finish(
     redact: bool,
     quiet: bool,
     facts: Mapping[str, Any] | None = None,
+    ladder: bool = False,
 ) -> int:
     """Examines into a scratch folder, writes study.json and report.html there, and makes it the study.
 
@@ -56,19 +57,20 @@ def finish(
     except KeyboardInterrupt as interrupt:
         # A bare interrupt becomes an exit code inside typer, and what it says would be lost.
         raise typer.Abort from interrupt
-    show(document, wanted.name)
+    show(document, wanted.name, ladder=ladder)
     if not quiet:
         print(f"{document['verdict']}; the report is {folder / 'report.html'}", file=sys.stderr)
     return exit_code(document)
 
 
-def show(document: dict[str, Any], format_name: str) -> None:
+def show(document: dict[str, Any], format_name: str, *, ladder: bool = False) -> None:
     """Prints a document in one of the report formats; colours on a terminal, unless NO_COLOR is set."""
     from parityscope.report import as_text, renderer
 
     if format_name == "text":
         color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        print(as_text.render(document, width=min(shutil.get_terminal_size((100, 40)).columns, 140), color=color))
+        width = min(shutil.get_terminal_size((100, 40)).columns, 140)
+        print(as_text.render(document, width=width, color=color, ladder=ladder))
     else:
         print(renderer(format_name).render(document))
 

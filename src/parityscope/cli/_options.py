@@ -36,6 +36,10 @@ BudgetOption = Annotated[list[str] | None, typer.Option(help="METRIC=VALUE or OU
 PolicyOption = Annotated[Path | None, typer.Option(help="What counts as within: a .toml file (docs/policy.md).")]
 MapOption = Annotated[list[str] | None, typer.Option("--map", help="reference_name=candidate_name; repeatable.")]
 MemoryOption = Annotated[str, typer.Option(help="Memory for tensors, e.g. 512MiB.")]
+LadderOption = Annotated[bool, typer.Option("--ladder", help="Show which tensors exceed which tolerance.")]
+PeerOption = Annotated[
+    str, typer.Option(help="Another target of the candidate's precision to hold it against (default: its simulation).")
+]
 TimeOption = Annotated[str, typer.Option(help="Time for experiments, e.g. 60s.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress and no summary line.")]
 KeepOption = Annotated[bool, typer.Option("--keep-tensors", help="Keep the captured tensors in the study.")]

@@ -77,8 +77,8 @@ def spread(command: Callable[..., int]) -> Callable[..., int]:
     return run
 
 
-def examined(shared: Shared, settings: Settings) -> int:
-    """Examines as far as `settings` go and writes the study; gives the exit code."""
+def examined(shared: Shared, settings: Settings, *, ladder: bool = False) -> int:
+    """Examines as far as `settings` go and writes the study; gives the exit code. `ladder` prints that too."""
     from parityscope.study import Question, examine, posed, run_facts
 
     settings = replace(
@@ -121,6 +121,7 @@ def examined(shared: Shared, settings: Settings) -> int:
             keep_tensors=shared.keep_tensors,
             redact=shared.redact,
             quiet=shared.quiet,
+            ladder=ladder,
             # Only layers are recorded on disk, and only what is on disk can be resumed.
             facts=run_facts(asked.case, asked.reference, asked.candidate) if settings.localize else None,
         )

@@ -14,8 +14,12 @@ def command(
     shared: Shared,
     *,
     time: o.TimeOption = "",
+    peer: o.PeerOption = "",
+    ladder: o.LadderOption = False,
 ) -> int:
     """Says whether the candidate differs, where that begins, why, and what would repair it."""
+    from parityscope.backends.targets import parse_target
     from parityscope.study import Settings
 
-    return examined(shared, Settings(seconds=o.seconds_of(time)))
+    settings = Settings(seconds=o.seconds_of(time), peer=parse_target(peer) if peer else None)
+    return examined(shared, settings, ladder=ladder)

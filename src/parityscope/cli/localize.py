@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from parityscope.cli import _options as o
 from parityscope.cli._shared import Shared, examined
 
 __all__ = ["NAME", "command"]
@@ -9,8 +10,8 @@ __all__ = ["NAME", "command"]
 NAME = "localize"
 
 
-def command(shared: Shared) -> int:
+def command(shared: Shared, *, ladder: o.LadderOption = False) -> int:
     """Tells the error that each layer introduces from the error that it inherits."""
     from parityscope.study import Settings
 
-    return examined(shared, Settings(causes=False))
+    return examined(shared, Settings(causes=False), ladder=ladder)

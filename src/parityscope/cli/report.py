@@ -19,6 +19,7 @@ def command(
     study: Annotated[Path, typer.Argument(help="The folder of a study.", show_default=False)],
     *,
     format_name: o.FormatOption = "text",
+    ladder: o.LadderOption = False,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="A file instead of stdout.")] = None,
 ) -> int:
     """Renders a study as text, json, html or an overlay for a model viewer."""
@@ -28,7 +29,7 @@ def command(
 
     document = dict(load_study(study).document)
     if output is None:
-        show(document, renderer(format_name).name)
+        show(document, renderer(format_name).name, ladder=ladder)
         return Exit.WITHIN
     if output.exists():
         raise ParityError(f"{output} exists already", where=str(output), fix="choose another -o, or remove it")

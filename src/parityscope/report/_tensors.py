@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from parityscope.report._ladder import triangle
 from parityscope.report.words import ABSENT, clean, count, figure, number, percent, shape
 
 __all__ = ["GRADES", "level", "nonfinite", "outputs", "suspects", "tensors"]
@@ -69,6 +70,7 @@ def _output(row: Mapping[str, Any], declared: str) -> dict[str, Any]:
             {"format": GRADES.get(name, clean(name)), "value": figure(value), "declared": name == declared}
             for name, value in (row.get("expected") or {}).items()
         ],
+        "triangle": triangle(row),
         "facts": _output_facts(row),
     }
 

@@ -29,8 +29,8 @@ _MOST_SUSPECTS = 5
 _INDENT = "  "
 
 
-def render(document: Mapping[str, Any], *, width: int = 100, color: bool = False) -> str:
-    """`document` as text of at most `width` columns, with ANSI colours if `color`."""
+def render(document: Mapping[str, Any], *, width: int = 100, color: bool = False, ladder: bool = False) -> str:
+    """`document` as text of at most `width` columns, with ANSI colours if `color`, and the tolerance ladder if asked."""
     from rich.console import Console
 
     console = Console(
@@ -53,6 +53,8 @@ def render(document: Mapping[str, Any], *, width: int = 100, color: bool = False
         _others(console, model)
         _outputs(console, model)
         _suspects(console, model)
+        if ladder:
+            _ladder(console, model)
         _experiments(console, model)
         _skipped(console, model)
         _run(console, model)
@@ -123,6 +125,13 @@ def _outputs(console: Console, model: Mapping[str, Any]) -> None:
     for output in model["outputs"]:
         if output["reason"]:
             _say(console, f"{short(output['name'], 32)}: {output['reason']}", "dim")
+        if found := output["triangle"]:
+            _say(
+                console,
+                f"{short(output['name'], 32)}: {found['peer_reference']} is what the format costs anyway "
+                f"({found['peer']}), {found['own']} is this engine's own",
+                "dim",
+            )
 
 
 def _suspects(console: Console, model: Mapping[str, Any]) -> None:
@@ -143,6 +152,15 @@ def _suspects(console: Console, model: Mapping[str, Any]) -> None:
     more = len(model["suspects"]) - _MOST_SUSPECTS
     if more > 0:
         _say(console, f"and {more:,} more, in the HTML report", "dim")
+
+
+def _ladder(console: Console, model: Mapping[str, Any]) -> None:
+    _heading(console, "Which tensors exceed which tolerance (relative L2), from loose to tight")
+    if not model["ladder"]:
+        _say(console, "No tensors were compared.")
+        return
+    rows = [(rung["tolerance"], rung["failing"], rung["first"], rung["new"]) for rung in model["ladder"]]
+    _table(console, ("tolerance", "exceed it", "first in the graph", "new at this step"), rows, right=(0, 1))
 
 
 def _experiments(console: Console, model: Mapping[str, Any]) -> None:

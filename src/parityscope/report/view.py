@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from parityscope.report._figures import figures
 from parityscope.report._findings import experiments, findings, repairs
+from parityscope.report._ladder import ladder
 from parityscope.report._running import running
 from parityscope.report._tensors import outputs, suspects, tensors
 from parityscope.report.words import clean, count, figure, number, percent
@@ -47,6 +48,7 @@ def view(document: Mapping[str, Any]) -> dict[str, Any]:
         "localization": _localization(document),
         "experiments": experiments(document),
         "figures": figures(document),
+        "ladder": ladder(document),
         "tensors": rows,
         "running": running(document),
         "skipped": _skipped(document),
@@ -143,7 +145,7 @@ def _localization(document: Mapping[str, Any]) -> str:
     windows = number(found.get("windows")) or 1
     parts = [
         f"Method: {clean(found.get('method', ''))}, {count(found.get('observed', 0))} tensors observed",
-        "in one pass" if windows == 1 else f"in {count(windows)} windows",
+        *(["in one pass"] if windows == 1 else []),  # the method says how many windows there were
     ]
     if found.get("samples"):
         parts.append(f"samples {', '.join(str(sample) for sample in found['samples'])}")

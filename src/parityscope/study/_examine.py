@@ -153,7 +153,7 @@ def _chain(
             progress=progress,
         )
         lap("layers")
-        tensors = _tensor_pairs(case, layers, names, paired.how, settings, progress)
+        tensors = _tensor_pairs(case, layers, outputs, names, paired.how, settings, progress)
         lap("grading tensors")
     explanations: dict[str, Explanation] = {}
     triangles: dict[str, Triangle] = {}
@@ -260,6 +260,7 @@ def _worst_samples(outputs: Sequence[Pair], indices: Sequence[int]) -> tuple[int
 def _tensor_pairs(
     case: Case,
     layers: Layers | None,
+    outputs: Sequence[Pair],
     names: Mapping[str, str],
     how: Mapping[str, str],
     settings: Settings,
@@ -267,12 +268,14 @@ def _tensor_pairs(
 ) -> dict[str, Pair]:
     if layers is None:
         return {}
+    # What is declared, and what the outputs turned out to be: a run in another arithmetic is graded by that one.
+    formats = dict.fromkeys((case.policy.declared, *(pair.grade for pair in outputs)))
     expectation = expect_tensors(
         case.model,
         case.inputs,
         layers.reference,
         list(layers.statistics),
-        formats=tuple(dict.fromkeys(name for name in (case.policy.declared,) if name in {"tf32", "f16", "bf16"})),
+        formats=tuple(name for name in formats if name in {"tf32", "f16", "bf16"}),
         memory=settings.memory,
         progress=progress,
     )

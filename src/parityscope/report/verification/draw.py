@@ -1,0 +1,136 @@
+"""Two drawings: every sample of a number before and after, joined by a line; and the latencies of both sides as dots.
+
+Errors are on a log axis with lanes of their own for exact zeros (below) and for infinity (above); other numbers are on a
+linear one, infinities at its ends. A line's colour says whether the sample got better or worse.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from parityscope.report import svg
+from parityscope.report.words import figure, number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+__all__ = ["draw_latency", "draw_pairs"]
+
+_WIDTH, _HEIGHT = 520.0, 320.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 70.0, 30.0, 16.0, 34.0
+_LANE = 24.0
+_DECADES = 14  # shown below the largest error at most
+_AT = (_LEFT + 70, _WIDTH - _RIGHT - 70)  # of before and of after
+_ROW = 64.0
+
+
+def draw_pairs(quantity: Mapping[str, Any], place: int) -> str:
+    """Before and after of every sample; empty where the number has no meaning for single samples."""
+    pairs = [
+        (before, after)
+        for one in zip(quantity["per_sample_before"], quantity["per_sample_after"], strict=True)
+        if (before := number(one[0])) is not None and (after := number(one[1])) is not None
+        if not (math.isnan(before) or math.isnan(after))
+    ]
+    if not pairs:
+        return ""
+    values = [value for pair in pairs for value in pair]
+    y, grid = _log_scale(values) if quantity["kind"] == "output" else _linear_scale(values)
+    body = list(grid)
+    for css, better in (("same", 0), ("worse", -1), ("better", 1)):
+        chosen = [pair for pair in pairs if _sign(quantity["better"], pair) == better]
+        lines = "".join(svg.line_path([(_AT[0], y(before)), (_AT[1], y(after))]) for before, after in chosen)
+        dots = svg.point_path(
+            [point for before, after in chosen for point in ((_AT[0], y(before)), (_AT[1], y(after)))]
+        )
+        if chosen:
+            body.append(svg.element("path", {"d": lines, "class": f"join {css}"}))
+            body.append(svg.element("path", {"d": dots, "class": f"dots {css}"}))
+    for at, label in zip(_AT, ("before", "after"), strict=True):
+        body.append(svg.text(at, _HEIGHT - 10, label, "label", anchor="middle"))
+    title = f"{quantity['title']} of every sample"
+    counts = f"{quantity['improved']} samples got better, {quantity['worsened']} worse, {quantity['equal']} are equal"
+    return svg.figure(f"pairs-{place}", (_WIDTH, _HEIGHT), title, f"{counts}.", body)
+
+
+def draw_latency(latency: Mapping[str, Any]) -> str:
+    """Every run of both sides as a dot, with the median and the 95th percentile marked."""
+    runs = {name: [float(one) * 1000 for one in latency[name]["seconds"]] for name in ("before", "after")}
+    every = [one for side in runs.values() for one in side]
+    width, height = 1120.0, 2 * _ROW + 50
+    x = svg.linear(0.0, max(every) * 1.02, _LEFT, width - _RIGHT)
+    body = []
+    for tick in svg.ticks(0.0, max(every)):
+        body.append(svg.element("line", {"x1": x(tick), "x2": x(tick), "y1": 8.0, "y2": height - 38, "class": "grid"}))
+        body.append(svg.text(x(tick), height - 22, figure(tick), "tick", anchor="middle"))
+    for row, (name, seconds) in enumerate(runs.items()):
+        middle = 8 + _ROW * (row + 0.5)
+        # Runs are spread over the height of the row in their order: a drift shows as a slant.
+        dots = svg.point_path(
+            (x(one), middle - _ROW * 0.36 + _ROW * 0.72 * at / max(1, len(seconds) - 1))
+            for at, one in enumerate(seconds)
+        )
+        body.append(svg.text(_LEFT - 10, middle + 4, name, "tick", anchor="end"))
+        body.append(svg.element("path", {"d": dots, "class": f"dots {name}"}))
+        for key, css in (("median", "median"), ("p95", "p95")):
+            at = x(float(latency[name][key]) * 1000)
+            line = {"x1": at, "x2": at, "y1": middle - _ROW * 0.42, "y2": middle + _ROW * 0.42, "class": css}
+            body.append(svg.element("line", line))
+    body.append(svg.text((_LEFT + width) / 2, height - 4, "milliseconds a run", "label", anchor="middle"))
+    said = [f"{name}: median {figure(float(latency[name]['median']) * 1000)} ms" for name in runs]
+    return svg.figure("latency-runs", (width, height), "Latency of every run", "; ".join(said) + ".", body)
+
+
+def _sign(better: str, pair: tuple[float, float]) -> int:
+    before, after = pair
+    if before == after:
+        return 0
+    return 1 if (after < before) == (better == "lower") else -1
+
+
+def _log_scale(values: Sequence[float]) -> tuple[Callable[[float], float], Iterator[str]]:
+    shown = [value for value in values if math.isfinite(value) and value > 0]
+    high = math.ceil(math.log10(max(shown, default=1.0)) + 0.02)
+    low = min(high - 1, max(high - _DECADES, math.floor(math.log10(min(shown, default=0.1)))))
+    scale = svg.linear(low, high, _HEIGHT - _BOTTOM - _LANE, _TOP + _LANE)
+
+    def y(value: float) -> float:
+        if math.isinf(value):
+            return _TOP + _LANE / 2
+        return _HEIGHT - _BOTTOM - _LANE / 2 if value <= 0 else scale(max(math.log10(value), low))
+
+    def grid() -> Iterator[str]:
+        for exponent in svg.decades(low, high):
+            yield from _line(scale(exponent), svg.power(10, exponent))
+        if any(value == 0 for value in values):
+            yield from _line(y(0.0), "0")
+        if any(math.isinf(value) for value in values):
+            yield from _line(y(math.inf), "∞")
+
+    return y, grid()
+
+
+def _linear_scale(values: Sequence[float]) -> tuple[Callable[[float], float], Iterator[str]]:
+    shown = [value for value in values if math.isfinite(value)] or [0.0]
+    low, high = min(shown), max(shown)
+    scale = svg.linear(low, high, _HEIGHT - _BOTTOM - _LANE, _TOP + _LANE)
+
+    def y(value: float) -> float:
+        if math.isinf(value):
+            return _TOP + _LANE / 2 if value > 0 else _HEIGHT - _BOTTOM - _LANE / 2
+        return scale(value)
+
+    def grid() -> Iterator[str]:
+        for tick in svg.ticks(low, high, 6):
+            yield from _line(scale(tick), figure(tick))
+        for end, label in ((math.inf, "∞"), (-math.inf, "-∞")):
+            if end in values:
+                yield from _line(y(end), label)
+
+    return y, grid()
+
+
+def _line(at: float, label: str) -> Iterator[str]:
+    yield svg.element("line", {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": at, "y2": at, "class": "grid"})
+    yield svg.text(_LEFT - 8, at + 4, label, "tick", anchor="end")
