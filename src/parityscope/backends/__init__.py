@@ -7,6 +7,7 @@ backends share (parsing targets, choosing chunks, spilling to disk, child proces
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
     from parityscope.records import ExecutedGraph, Skip, Target
 
 __all__ = ["Backend", "Capture", "Probe", "Session", "backend", "backends"]
+
+
+# ONNX Runtime 1.31 writes a session file for its telemetry when it is imported. What is examined here is nobody else's business;
+# whoever wants it sets the variable to 0.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

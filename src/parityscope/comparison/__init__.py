@@ -12,15 +12,21 @@ Compiled kernels come from `_kernel`, which is imported with the first pair of f
 
 from __future__ import annotations
 
+import importlib
+
 from parityscope.comparison._channels import CHANNEL_FLOOR, Channels, ChannelSummary, summarize_channels
 from parityscope.comparison._histogram import QUANTILE_BOUND, Histogram, Sketch
 from parityscope.comparison._layout import channel_axis
-from parityscope.comparison._metric import Metric, measurements, metrics
+from parityscope.comparison._metric import Metric, measurements
 from parityscope.comparison._plain import from_plain, to_plain
 from parityscope.comparison._scores import Scores, can_be_scores
 from parityscope.comparison.measure import measure_pair
 from parityscope.comparison.replayed import ReplayStatistics, measure_replay
 from parityscope.comparison.statistics import Exact, Floats, Moments, Statistics, merge, scaled
+
+# The folder has the function's name: imported later, it would take the function's place here.
+importlib.import_module("parityscope.comparison.metrics")
+from parityscope.comparison._metric import metrics  # noqa: E402 - behind the import that would hide it
 
 __all__ = [
     "CHANNEL_FLOOR",

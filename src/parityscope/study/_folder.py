@@ -82,7 +82,7 @@ def load_study(folder: Path) -> Study:
         raise ParityError(f"there is no study at {folder}", fix="give the folder that `diagnose` wrote") from None
     except (ValueError, OSError) as error:
         raise ParityError(f"{path} cannot be read as a study: {error}", fix="run `diagnose` again") from error
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA or "kind" in document:
         raise ParityError(
             f"{path} is not a study of schema {SCHEMA}", where=str(path), fix="run `diagnose` again with this version"
         )
