@@ -223,8 +223,8 @@ def test_an_inner_tensor_is_not_called_stored() -> None:
 def test_a_tail_reads_rounded_numbers_and_rounds_none() -> None:
     body = "a = Conv(x, kernel) t = Mul(a, three) s = Abs(t) y = Mul(t, s)"
     x = numbers(60).reshape(1, 1, 6, 10)
-    product = (bf16(x) * bf16(np.float32(1.01) * np.float32(3))).astype(np.float32)
-    # Mul(a, three) is folded into the weight; t and what follows are the tail.
+    # Mul(a, three) is folded into the weight, the convolution writes BF16, and what follows is the tail.
+    product = bf16((bf16(x) * bf16(np.float32(1.01) * np.float32(3))).astype(np.float32))
     y = run(image(body), x, "openvino")["y"]
     np.testing.assert_allclose(y, product * np.abs(product), rtol=4e-7)
 

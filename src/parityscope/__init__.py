@@ -9,15 +9,20 @@ Data flows one way through these modules, first to last:
 * `comparison`   : (reference, candidate) -> measurements;
 * `backends`     : (case, target) -> trace, the only code that runs models;
 * `pairing`      : which tensor of another graph is which;
-* `prediction`   : expected error per format, noise floor, grades;
-* `localization` : introduced and inherited error;
+* `lint`         : what a file says without a run;
+* `noise`, `prediction`: the FP32 noise floor, expected error per format, grades;
+* `forecast`     : what a number format will do, without the candidate;
+* `localization` : introduced and inherited error, and what of it reaches the outputs;
+* `explanation`  : which arithmetic, or which other function, a layer's error is;
 * `checks`       : one hypothesis a file, as experiments;
 * `diagnosis`    : chooses, runs and ranks them;
-* `repairs`      : finding -> patch on a copy;
+* `repairs`      : finding -> patch on a copy; the search for the smallest set of nodes in FP32;
+* `verification` : before and after on the undisturbed deployment;
 * `study`        : the chain as one record on disk;
 * `report`, `cli`: how it is shown.
 
-The verbs of the command line are functions here: `diagnose`, `compare`, `localize`; `load_study` reads one again.
+The verbs of the command line are functions here: `diagnose`, `compare`, `localize`, `predict`, `verify`;
+`load_study` reads one again.
 """
 
 from __future__ import annotations
@@ -27,13 +32,15 @@ from typing import TYPE_CHECKING
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from parityscope.forecast import Forecast
     from parityscope.records import Policy
     from parityscope.study import Question, Settings, Study
+    from parityscope.verification import Verification
 
-__all__ = ["ParityError", "compare", "diagnose", "load_study", "localize"]
+__all__ = ["ParityError", "compare", "diagnose", "load_study", "localize", "predict", "verify"]
 __version__ = "0.1.0"
 
 
@@ -104,6 +111,65 @@ def localize(
         model=model, candidate=candidate, reference=reference, inputs=inputs, declared=declared, policy=policy
     )
     return _study(question, Settings(memory=memory, mapping=mapping, causes=False))
+
+
+def predict(
+    model: str | Path,
+    *,
+    inputs: str | Path | None = None,
+    formats: Sequence[str] = ("f16", "bf16", "tf32"),
+    profile: str = "none",
+    memory: int = 512 << 20,
+) -> Forecast:
+    """What each of `formats` will do to the model on these samples, without a candidate.
+
+    `profile` is the engine whose fusion is simulated: none, openvino, onnxruntime-cuda or tensorrt.
+
+    Raises:
+        ParityError: bad input, or a format or profile that there is not.
+    """
+    from parityscope import forecast
+    from parityscope.study import Question, posed
+
+    with posed(Question(model=model, candidate="ort", inputs=inputs)) as asked:
+        settings = forecast.Settings(profile=profile, memory=memory)
+        return forecast.forecast(asked.case.model, asked.case.inputs, list(formats), settings)
+
+
+def verify(
+    model: str | Path,
+    *,
+    before: str,
+    after: str,
+    inputs: str | Path | None = None,
+    reference: str = "ort",
+    metrics: Sequence[str] = (),
+    labels: str | Path | None = None,
+    policy: str | Path | Policy | None = None,
+) -> Verification:
+    """Runs both targets on the undisturbed deployment and judges the paired differences.
+
+    `metrics` are names of built-in task metrics; `labels` an `.npz` with a row a sample, or a folder of them.
+
+    Raises:
+        ParityError: bad input, a missing runtime, or a side that cannot run.
+    """
+    import tempfile
+    from pathlib import Path
+
+    from parityscope import verification
+    from parityscope.backends.recording import silent
+    from parityscope.backends.targets import parse_target
+    from parityscope.study import Question, posed
+
+    question = Question(model=model, candidate=after, reference=reference, inputs=inputs, policy=policy)
+    with posed(question) as asked, tempfile.TemporaryDirectory(prefix="parityscope-verify-") as scratch:
+        settings = verification.Settings(
+            metrics=tuple(verification.chosen_metric(name) for name in metrics),
+            labels=None if labels is None else verification.load_labels(Path(labels), asked.case.inputs, limited=False),
+        )
+        targets = verification.Targets(reference=asked.reference, before=parse_target(before), after=asked.candidate)
+        return verification.verify(asked.case, targets, settings, folder=Path(scratch), progress=silent)
 
 
 def load_study(folder: str | Path) -> Study:

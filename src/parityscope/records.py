@@ -192,12 +192,16 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutedLayer:
-    """One layer that an engine really runs: the ONNX nodes fused into it, its precision, kernel and time."""
+    """One layer that an engine really runs: the ONNX nodes fused into it, its precision, kernel and time.
+
+    `precision` is the format in which it computes, `stored` the one in which it writes its result ("" if not told).
+    """
 
     name: str
     layer_type: str
     nodes: tuple[str, ...]
     precision: str
+    stored: str = ""
     kernel: str = ""
     seconds: float | None = None
 

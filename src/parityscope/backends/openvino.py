@@ -215,6 +215,7 @@ def _executed(compiled: Any, requested: str) -> ExecutedGraph:
                 layer_type=kind,
                 nodes=tuple(name for name in info.get("originalLayersNames", "").split(",") if name),
                 precision=precision,
+                stored=_PRECISIONS.get(info.get("outputPrecisions", "").split(",")[0], ""),
                 kernel=info.get("primitiveType", ""),
             )
         )

@@ -23,7 +23,21 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 # The main road comes first in the help; the others follow by name.
-_FIRST = ("diagnose", "compare", "localize", "predict", "lint", "run", "report", "explain", "list", "doctor")
+_FIRST = (
+    "diagnose",
+    "compare",
+    "localize",
+    "predict",
+    "lint",
+    "repair",
+    "verify",
+    "evaluate",
+    "run",
+    "report",
+    "explain",
+    "list",
+    "doctor",
+)
 
 
 def command() -> Callable[..., object]:

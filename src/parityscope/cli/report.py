@@ -24,14 +24,17 @@ def command(
 ) -> int:
     """Renders a study as text, json, html or an overlay for a model viewer."""
     from parityscope.cli._finish import show
-    from parityscope.report import renderer
+    from parityscope.report import renderer, verification
     from parityscope.study import load_study
 
-    document = dict(load_study(study).document)
-    if output is None:
-        show(document, renderer(format_name).name, ladder=ladder)
-        return Exit.WITHIN
-    if output.exists():
+    if output is not None and output.exists():
         raise ParityError(f"{output} exists already", where=str(output), fix="choose another -o, or remove it")
-    output.write_text(renderer(format_name).render(document), encoding="utf-8")
+    document = dict(load_study(study, kinds=("", "verification")).document)
+    if document.get("kind") == "verification":
+        text = verification.render(document, format_name)
+        print(text, end="") if output is None else output.write_text(text, encoding="utf-8")
+    elif output is None:
+        show(document, renderer(format_name).name, ladder=ladder)
+    else:
+        output.write_text(renderer(format_name).render(document), encoding="utf-8")
     return Exit.WITHIN

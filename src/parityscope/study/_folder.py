@@ -69,8 +69,8 @@ def prepare_folder(folder: Path, facts: Mapping[str, Any] | None = None) -> Iter
             raise
 
 
-def load_study(folder: Path) -> Study:
-    """Reads a study again.
+def load_study(folder: Path, *, kinds: tuple[str, ...] = ("",)) -> Study:
+    """Reads a study again; with `kinds` also what other commands write as one ("verification").
 
     Raises:
         ParityError: there is none, or it was written by another version of the schema.
@@ -82,7 +82,7 @@ def load_study(folder: Path) -> Study:
         raise ParityError(f"there is no study at {folder}", fix="give the folder that `diagnose` wrote") from None
     except (ValueError, OSError) as error:
         raise ParityError(f"{path} cannot be read as a study: {error}", fix="run `diagnose` again") from error
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA or "kind" in document:
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA or document.get("kind", "") not in kinds:
         raise ParityError(
             f"{path} is not a study of schema {SCHEMA}", where=str(path), fix="run `diagnose` again with this version"
         )

@@ -31,9 +31,6 @@ __all__ = ["ends", "follow"]
 _FLOATS = frozenset({"f32", "f16", "bf16"})
 # Activations that get made-up names when they are put together.
 _ACTIVATIONS = ("Gelu", "GeluInner", "Mish", "HardSwish", "HardSigmoid", "Silu")
-# Layers of OpenVINO that write FP32 themselves when everything below them runs in FP32; others write their own
-# precision, and a conversion follows (both seen in executed graphs).
-_WRITES_WHAT_IS_READ = frozenset({"Convolution", "Reduce"})
 # Layers that compute and may have a made-up name; others of those only move or convert.
 _COMPUTES = frozenset({"Eltwise", "Math", "MVN", "MatMul", "Reduce", "Softmax", "Subgraph"})
 # Layers of OpenVINO that take what the model is fed as it comes: `Graph::EnforceInferencePrecision` leaves inputs of
@@ -82,13 +79,11 @@ def follow(executed: ExecutedGraph, model: ir.Model) -> Fusion:
     for (end, _), nodes in members.items():
         layer = layers[end]
         precision = layer.precision if layer.precision in _FLOATS else executed.executed
-        readers = {owner[user] for value in nodes[-1].outputs for user, _ in value.uses() if user in owner}
-        wide = layer.layer_type in _WRITES_WHAT_IS_READ and {layers[each].precision for each in readers} == {"f32"}
         kernels.append(
             Kernel(
                 values=tuple(str(value.name) for node in nodes for value in node.outputs if value.name),
                 precision=precision,
-                stored="f32" if wide else precision,
+                stored=layer.stored or precision,
                 kind=layer.layer_type,
                 exact_inputs=inputs if layer.layer_type in _TAKES_INPUTS_AS_THEY_ARE else frozenset(),
             )

@@ -34,7 +34,7 @@ from parityscope.arithmetic.fusion.layers import cut
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from parityscope.arithmetic.fusion.layers import Layer, Layers
+    from parityscope.arithmetic.fusion.layers import Layer
 
 __all__ = ["PROFILE"]
 
@@ -60,7 +60,8 @@ _FLOAT32_ONLY = frozenset(
         *("Softsign", "Neg", "HardSigmoid", "Log", "GridSample", "NonMaxSuppression", "CumSum", "RMSNormalization"),
     }
 )
-_WRITES_WHAT_IS_READ = frozenset({"Conv"})
+# Layers that compute in bfloat16 and write FP32: spatial pooling by the plugin's Reduce (outputPrecisions of executed graphs).
+_WRITES_FLOAT32 = frozenset({"GlobalAveragePool"})
 
 
 def _predict(model: ir.Model, precision: str) -> Fusion | None:
@@ -76,9 +77,8 @@ def _predict(model: ir.Model, precision: str) -> Fusion | None:
         return "f32" if layer in wide or alone else precision
 
     def writes(layer: Layer) -> str:
-        if layer.kind in _WRITES_WHAT_IS_READ and (readers := _readers(layers, layer)):
-            return "f32" if all(runs_in(reader) == "f32" for reader in readers) else precision
-        return runs_in(layer)
+        pooled = precision == "bf16" and layer.kind in _WRITES_FLOAT32
+        return "f32" if pooled else runs_in(layer)
 
     inputs = frozenset(str(value.name) for value in model.graph.inputs)
     return Fusion(
@@ -88,10 +88,6 @@ def _predict(model: ir.Model, precision: str) -> Fusion | None:
         folds=True,
         overflow="saturate",
     )
-
-
-def _readers(layers: Layers, layer: Layer) -> list[Layer]:
-    return [layers.of[user] for user, _ in layer.output.uses() if user in layers.of]
 
 
 def _is_pointwise(layer: Layer) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from parityscope.report import svg
 from parityscope.report.words import figure, number
+from parityscope.verification.quantities import change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,7 +40,7 @@ def draw_pairs(quantity: Mapping[str, Any], place: int) -> str:
     y, grid = _log_scale(values) if quantity["kind"] == "output" else _linear_scale(values)
     body = list(grid)
     for css, better in (("same", 0), ("worse", -1), ("better", 1)):
-        chosen = [pair for pair in pairs if _sign(quantity["better"], pair) == better]
+        chosen = [pair for pair in pairs if change(quantity["kind"], quantity["better"], *pair) == better]
         lines = "".join(svg.line_path([(_AT[0], y(before)), (_AT[1], y(after))]) for before, after in chosen)
         dots = svg.point_path(
             [point for before, after in chosen for point in ((_AT[0], y(before)), (_AT[1], y(after)))]
@@ -80,13 +81,6 @@ def draw_latency(latency: Mapping[str, Any]) -> str:
     body.append(svg.text((_LEFT + width) / 2, height - 4, "milliseconds a run", "label", anchor="middle"))
     said = [f"{name}: median {figure(float(latency[name]['median']) * 1000)} ms" for name in runs]
     return svg.figure("latency-runs", (width, height), "Latency of every run", "; ".join(said) + ".", body)
-
-
-def _sign(better: str, pair: tuple[float, float]) -> int:
-    before, after = pair
-    if before == after:
-        return 0
-    return 1 if (after < before) == (better == "lower") else -1
 
 
 def _log_scale(values: Sequence[float]) -> tuple[Callable[[float], float], Iterator[str]]:

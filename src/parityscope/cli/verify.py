@@ -1,0 +1,147 @@
+"""`parityscope verify`: before and after a repair on the undisturbed deployment; is it really repaired?"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from parityscope.cli import _options as o
+from parityscope.errors import Exit, ParityError
+
+if TYPE_CHECKING:
+    from parityscope.study import Question
+    from parityscope.verification import Chosen, Settings
+
+__all__ = ["NAME", "command"]
+
+NAME = "verify"
+
+_EXITS = {
+    "improved": Exit.WITHIN,
+    "within": Exit.WITHIN,
+    "worse": Exit.BEYOND,
+    "beyond": Exit.BEYOND,
+    "not proved": Exit.INCOMPLETE,
+}
+_METRIC_HELP = "NAME[?key=value&...] or file.py:function, which runs that code; repeatable (docs/verify.md)."
+
+
+def command(
+    model: o.ModelArgument,
+    *,
+    before: Annotated[str, typer.Option(help="The deployment as it was: backend[:precision][?key=value&...].")],
+    after: Annotated[str, typer.Option(help="The repaired one, e.g. 'openvino:f16?model=FIXED.onnx'.")],
+    inputs: o.InputsOption = "",
+    metric: Annotated[list[str] | None, typer.Option(help=_METRIC_HELP)] = None,
+    labels: Annotated[Path | None, typer.Option(help="An .npz with a row a sample, or a folder of .npz.")] = None,
+    budget: o.BudgetOption = None,
+    policy: o.PolicyOption = None,
+    reference: o.ReferenceOption = "ort",
+    preprocess: o.PreprocessOption = "",
+    stacked: o.StackedOption = False,
+    shapes: o.ShapesOption = None,
+    samples: o.SamplesOption = None,
+    seed: Annotated[int, typer.Option(help="Seed of the bootstrap, and of generated inputs.")] = 0,
+    time: Annotated[str, typer.Option(help="Time for measuring latency, e.g. 20s.")] = "20s",
+    no_timing: Annotated[bool, typer.Option("--no-timing", help="Measure no latency.")] = False,
+    study: o.StudyOption = None,
+    format_name: Annotated[str, typer.Option("--format", help="What stdout gets: text, json or html.")] = "text",
+    quiet: o.QuietOption = False,
+) -> int:
+    """Proves a repair: 0 improved or within budget, 1 worse or a budget missed, 3 not proved."""
+    from parityscope.report.verification import FORMATS
+    from parityscope.study import Question, prepare_folder
+    from parityscope.verification import Settings
+
+    if format_name not in FORMATS:
+        raise ParityError(f"a verification has no format {format_name!r}", fix=f"use one of: {', '.join(FORMATS)}")
+    question = Question(
+        model=model,
+        candidate=after,
+        reference=reference,
+        inputs=inputs,
+        preprocess=preprocess,
+        stacked=stacked,
+        shapes=o.shapes_of(shapes),
+        samples=samples,
+        seed=seed,
+        budgets=o.budgets_of(budget),
+        policy=policy,
+    )
+    timing = 0.0 if no_timing else o.seconds_of(time)
+    settings = Settings(metrics=tuple(map(_chosen, metric or [])), seed=seed, timing=timing)
+    folder = o.folder_for(model, study)
+    try:
+        with prepare_folder(folder) as scratch:
+            document = _document(question, before, settings, labels, quiet=quiet)
+            _write(document, scratch)
+    except KeyboardInterrupt as interrupt:
+        # A bare interrupt becomes an exit code inside typer, and what it says would be lost.
+        raise typer.Abort from interrupt
+    _show(document, format_name)
+    if not quiet:
+        print(f"{document['verdict']}; the report is {folder / 'report.html'}", file=sys.stderr)
+    # What was asked for and not judged leaves the proof open, however good the rest is.
+    unjudged = any(skip["asked"] for skip in document["skipped"])
+    status = _EXITS[document["verdict"]]
+    return Exit.INCOMPLETE if status == Exit.WITHIN and unjudged else status
+
+
+def _chosen(text: str) -> Chosen:
+    """A metric of ours by name, or a function of the user's."""
+    from parityscope.case.formats.loader import is_function
+    from parityscope.verification import chosen_metric, user_metric
+
+    return user_metric(text) if is_function(text.partition("?")[0]) else chosen_metric(text)
+
+
+def _document(
+    question: Question, before: str, settings: Settings, labels: Path | None, *, quiet: bool
+) -> dict[str, Any]:
+    from dataclasses import replace
+
+    import parityscope
+    from parityscope.backends.targets import parse_target
+    from parityscope.report.verification import document
+    from parityscope.study import posed
+    from parityscope.verification import Targets, load_labels, verify
+
+    first = parse_target(before)
+    with posed(question) as asked, tempfile.TemporaryDirectory(prefix="parityscope-verify-") as scratch:
+        inputs = asked.case.inputs
+        if labels is not None:
+            limited = question.samples is not None
+            settings = replace(settings, labels=load_labels(labels, inputs, limited=limited))
+        found = verify(
+            asked.case,
+            Targets(reference=asked.reference, before=first, after=asked.candidate),
+            settings,
+            folder=Path(scratch),
+            progress=o.progress_for(quiet=quiet),
+        )
+        line = shlex.join(["parityscope", *sys.argv[1:]])
+        return document(found, asked.case, version=parityscope.__version__, command=line)
+
+
+def _write(document: dict[str, Any], folder: Path) -> None:
+    from parityscope.report.verification import as_html
+
+    text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False)
+    (folder / "study.json").write_text(text, encoding="utf-8")
+    (folder / "report.html").write_text(as_html(document), encoding="utf-8")
+
+
+def _show(document: dict[str, Any], format_name: str) -> None:
+    from parityscope.report.verification import render
+
+    color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    width = min(shutil.get_terminal_size((100, 40)).columns, 140)
+    print(render(document, format_name, width=width, color=color), end="")

@@ -1,0 +1,34 @@
+"""Before and after on the undisturbed deployment -> Verification: does the repair hold?
+
+`verify` runs the reference, the deployment as it was and the repaired one on all samples, without capturing a tensor,
+measures both against the reference, and judges paired differences:
+
+* `exact`, `intervals`: statistics, each formula with its source;
+* `task_metrics`, `metrics/`: how well the task is done, one metric a file; `user_metric` for functions of the user's;
+* `labels`: what is right, when somebody knows;
+* `running`, `output_errors`, `quantities`, `budgets`, `latency`: what is measured;
+* `judging`: improved, within, not proved, worse or beyond, and why.
+"""
+
+from __future__ import annotations
+
+from parityscope.verification.labels import Labels, load_labels
+from parityscope.verification.records import Verification
+from parityscope.verification.task_metrics import Answer, Chosen, TaskMetric, chosen_metric, task_metrics
+from parityscope.verification.user_metric import user_metric
+from parityscope.verification.verifying import Settings, Targets, verify
+
+__all__ = [
+    "Answer",
+    "Chosen",
+    "Labels",
+    "Settings",
+    "Targets",
+    "TaskMetric",
+    "Verification",
+    "chosen_metric",
+    "load_labels",
+    "task_metrics",
+    "user_metric",
+    "verify",
+]

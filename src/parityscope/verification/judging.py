@@ -1,0 +1,72 @@
+"""Quantities and budgets -> the verdict, with the sentences that give its reasons.
+
+* `beyond`: a budget is missed, or an output holds NaN or Inf that the reference does not have.
+* `worse`: a number is proved to be worse (an error counts as worse only where no budget that is kept allows it).
+* `not proved`: a budget would be kept, but there are too few samples; or nothing is proved to be better; or something
+  seems to be worse.
+* `improved`: something is proved to be better, nothing is or seems worse, and all budgets are kept.
+* `within`: all budgets are kept and nothing is proved to be better.
+
+`beyond` and `worse` refute the repair.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from parityscope.verification import sentences as said
+from parityscope.verification.quantities import improvement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from parityscope.verification.records import BudgetCheck, OutputMeasurements, Quantity, Verdict
+
+__all__ = ["Judgement", "judge"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """The verdict, its reasons (the one that decided first), and how many samples would prove what is not."""
+
+    verdict: Verdict
+    because: tuple[str, ...]
+    needed: int | None = None
+
+
+def judge(
+    quantities: Sequence[Quantity], budgets: Sequence[BudgetCheck], outputs: Sequence[OutputMeasurements]
+) -> Judgement:
+    """The verdict over everything that was measured."""
+    kept = {one.output for one in budgets if one.verdict == "within"}
+    # What a budget allows is not held against the repair; it may still count for it.
+    counted = [one for one in quantities if one.kind == "task" or one.name not in kept or one.outcome == "improved"]
+    worse = [one for one in counted if one.outcome == "worse"]
+    better = [one for one in counted if one.outcome == "improved"]
+    unproved = [one for one in counted if one.outcome == "not proved"]
+    doubtful = [one for one in unproved if improvement(one.better, one.before, one.after) < 0.0]
+    lost = [said.lost(one) for one in outputs if one.nonfinite_after]
+    missed = [said.missed(one) for one in budgets if one.verdict == "beyond"]
+    short = [one for one in budgets if one.verdict == "not proved"]
+    rest = [*(said.within(one) for one in budgets if one.verdict == "within"), *map(said.changed, quantities)]
+    if lost or missed:
+        return _judgement("beyond", [*lost, *missed], rest)
+    if worse:
+        return _judgement("worse", [said.changed(one) for one in worse], rest)
+    if short:
+        return _judgement("not proved", map(said.short, short), rest, max(one.needed for one in short))
+    if not doubtful and better:
+        return _judgement("improved", map(said.changed, better), rest)
+    if not doubtful and budgets:
+        return _judgement("within", (), rest)
+    unproved = doubtful or unproved
+    if not unproved:
+        return _judgement("not proved", ["before and after do not differ by more than what does not matter"], rest)
+    needed = max((one.needed for one in unproved if one.needed), default=None)
+    told = {said.changed(one) for one in unproved}
+    return _judgement("not proved", map(said.unproved, unproved), [one for one in rest if one not in told], needed)
+
+
+def _judgement(verdict: Verdict, first: Iterable[str], rest: Iterable[str], needed: int | None = None) -> Judgement:
+    return Judgement(verdict=verdict, because=tuple(dict.fromkeys((*first, *rest))), needed=needed)

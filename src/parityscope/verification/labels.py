@@ -1,0 +1,82 @@
+"""Labels: one .npz whose arrays have a row a sample, or a folder of .npz files, one a sample.
+
+A folder is paired with the samples by file name; if none of its names is a sample's, by order. Anything else is an error:
+a label that slips by one place is worse than none.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.errors import ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from parityscope.case import Inputs
+
+__all__ = ["Labels", "load_labels"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labels:
+    """`read(index, name)` gives the labels of the sample at that place of the data set, by array name."""
+
+    origin: str
+    read: Callable[[int, str], Mapping[str, np.ndarray]]
+
+
+def load_labels(path: Path, inputs: Inputs, *, limited: bool) -> Labels:
+    """The labels at `path` for the samples of `inputs`; `limited` says that only the first samples were taken.
+
+    Raises:
+        ParityError: they cannot be read, or are not one for each sample.
+    """
+    count = len(inputs.indices) + len(inputs.skipped)
+    if path.is_dir():
+        return _of_folder(path, inputs, count, limited=limited)
+    if not path.is_file():
+        raise ParityError(f"there are no labels at {path}", fix="give an .npz file or a folder of them")
+    arrays = _arrays(path)
+    for name, array in arrays.items():
+        rows = array.shape[0] if array.ndim else 0
+        if rows != count and not (limited and rows > count):
+            raise ParityError(
+                f"labels {name!r} have {rows} rows, and there are {count} samples",
+                where=str(path),
+                fix="give one row a sample, in the order of the samples",
+            )
+    return Labels(origin=path.name, read=lambda index, _: {name: array[index] for name, array in arrays.items()})
+
+
+def _of_folder(folder: Path, inputs: Inputs, count: int, *, limited: bool) -> Labels:
+    files = {path.stem: path for path in sorted(folder.glob("*.npz"))}
+    names = [Path(inputs.sample(index).name).stem for index in inputs.indices]
+    missing = [name for name in names if name not in files]
+    if not missing:
+        return Labels(origin=folder.name, read=lambda _, name: _arrays(files[Path(name).stem]))
+    ordered = list(files.values())
+    if len(missing) < len(names) or not (len(ordered) == count or (limited and len(ordered) > count)):
+        raise ParityError(
+            f"{folder.name} holds labels in {len(files)} files for {count} samples; there are none for {missing[0]}",
+            where=str(folder),
+            fix="give one .npz a sample, with the sample's name",
+        )
+    return Labels(origin=folder.name, read=lambda index, _: _arrays(ordered[index]))
+
+
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with zipfile.ZipFile(path), np.load(path, allow_pickle=False) as archive:  # a bare .npy is no archive
+            return {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
+        raise ParityError(
+            f"{path.name} cannot be read as labels: {error}",
+            where=str(path),
+            fix="write it with numpy.savez(path, name=array)",
+        ) from error

@@ -1,0 +1,56 @@
+"""Cosine between the candidate's and the reference's embeddings, averaged over rows.
+
+Rows are the last axis. cos = <r, c> / (|r| |c|) in float64; two zero vectors give 1, one zero vector gives 0. A row with
+NaN or Inf that the reference does not have gives -1, the worst a cosine can be: it is not left out. Labels are not used.
+
+Known fault: the cosine sees no change of length; the output's `rel_l2` does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.verification.task_metrics import Answer, States, TaskMetric, output_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["TASK_METRIC"]
+
+
+def _score(answers: Iterable[Answer], options: Mapping[str, str]) -> np.ndarray:
+    return np.array([_cosine(answer, output_name(answer, options)) for answer in answers])
+
+
+def _cosine(answer: Answer, name: str) -> float:
+    mine, its = (np.atleast_1d(side[name]).astype(np.float64) for side in (answer.reference, answer.outputs))
+    mine, its = mine.reshape(-1, mine.shape[-1]), its.reshape(-1, its.shape[-1])
+    whole = np.isfinite(mine).all(axis=1) & np.isfinite(its).all(axis=1)
+    found = np.full(len(mine), -1.0)
+    first, second = _unit(mine[whole]), _unit(its[whole])
+    product = np.clip((first * second).sum(axis=1), -1.0, 1.0)
+    empty = ~first.any(axis=1) & ~second.any(axis=1)
+    found[whole] = np.where(empty, 1.0, product)
+    return float(found.mean()) if len(found) else 1.0
+
+
+def _unit(rows: np.ndarray) -> np.ndarray:
+    """Rows of length 1; zero rows stay zero."""
+    length = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(np.divide(rows, length, out=np.zeros_like(rows), where=length > 0))
+
+
+def _mean(cosines: States) -> float:
+    return float(np.mean(cosines))
+
+
+TASK_METRIC = TaskMetric(
+    name="embedding_cosine",
+    title="Cosine of embeddings with the reference's",
+    better="higher",
+    score=_score,
+    combine=_mean,
+    uses_labels=False,
+)

@@ -1,0 +1,50 @@
+"""Top-k agreement: the share of the reference's k best classes that are among the candidate's k best.
+
+Averaged over rows, in any order within the k. It needs no labels and takes none. `k` is 5 unless the option says
+otherwise, and the number of classes where there are fewer. A row in which a side has a NaN agrees in nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.errors import ParityError
+from parityscope.verification.metrics._ranking import best
+from parityscope.verification.task_metrics import Answer, States, TaskMetric, number_option, output_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["TASK_METRIC"]
+
+
+def _score(answers: Iterable[Answer], options: Mapping[str, str]) -> np.ndarray:
+    wanted = int(number_option(options, "k", 5, least=1))
+    return np.array([_share(answer, options, wanted) for answer in answers])
+
+
+def _share(answer: Answer, options: Mapping[str, str], wanted: int) -> float:
+    name = output_name(answer, options)
+    expected = answer.reference[name]
+    if expected.ndim == 0:
+        raise ParityError(f"output {name!r} is a scalar and has no classes", fix="choose another with ?output=NAME")
+    mine, its = best(expected, wanted), best(answer.outputs[name], wanted)
+    shared = (mine[:, :, None] == its[:, None, :]) & (mine[:, :, None] >= 0)
+    return float(shared.any(axis=2).mean()) if mine.size else 1.0
+
+
+def _mean(shares: States) -> float:
+    return float(np.mean(shares))
+
+
+TASK_METRIC = TaskMetric(
+    name="topk_agreement",
+    title="Top-k agreement with the reference",
+    better="higher",
+    score=_score,
+    combine=_mean,
+    options={"k": "how many classes (5)"},
+    uses_labels=False,
+)

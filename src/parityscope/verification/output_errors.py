@@ -1,0 +1,161 @@
+"""The outputs of before and after, each measured against the reference, sample by sample and pooled.
+
+What is kept of a sample for drawing again are sums (float64): the error's energy, the reference's, and the elements that
+are NaN or Inf on one side only; the pooled error is sqrt(sum |c - r|^2 / sum |r|^2), infinite with any of the latter.
+Integers, booleans and strings are equal or not: their sums are the unequal elements and all, their number the share.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.case.policy import OUTSIDE, budgets_for
+from parityscope.comparison import can_be_scores, channel_axis, measure_pair, measurements, metrics
+from parityscope.comparison.tolerance import count_outside, measurements_of, merge_outside
+from parityscope.errors import ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from parityscope.case import Case
+    from parityscope.comparison import Statistics
+    from parityscope.comparison.tolerance import Outside
+    from parityscope.records import Budget
+    from parityscope.verification.intervals import States
+    from parityscope.verification.running import Recorded
+
+__all__ = ["OutputErrors", "budget_key", "combiner", "directions", "output_errors"]
+
+# Scores are (batch, class) or (batch, position, class); a map of rank 4 has pixels on its last axis, not classes.
+_SCORES_RANK = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OutputErrors:
+    """One output of one side: pooled statistics, and of each sample the sums, the measured budgets and the choice.
+
+    `sums` is float64 (samples, 3); `budgeted` the values of each budget, pooled last; `agrees` says whether all choices
+    of a sample are the reference's, and is empty where the output holds no scores.
+    """
+
+    name: str
+    metric: str
+    dtype: str
+    statistics: Statistics
+    sums: np.ndarray
+    budgeted: Mapping[str, tuple[float, ...]]
+    agrees: tuple[bool, ...]
+
+
+def output_errors(case: Case, reference: Recorded, side: Recorded, label: str) -> dict[str, OutputErrors]:
+    """Every output of `side` against the reference.
+
+    Raises:
+        ParityError: an output has another shape or kind.
+    """
+    return {value.name: _measured(case, value.name, reference, side, label) for value in case.model.outputs}
+
+
+def combiner(metric: str) -> Callable[[States], float]:
+    """What makes the pooled number of samples of their sums, float64 (n, 3)."""
+    return _relative if metric == "rel_l2" else _share
+
+
+def budget_key(budget: Budget) -> str:
+    """What tells a budget apart from the others of the same output."""
+    return OUTSIDE if budget.tolerance is not None else budget.metric
+
+
+def directions(statistics: Statistics) -> dict[str, str]:
+    """For every number that applies to these statistics, on which side its better values lie."""
+    found: dict[str, str] = {}
+    for metric in metrics():
+        finished = metric.finish(statistics)
+        for one in finished if isinstance(finished, tuple) else (finished,):
+            if one is not None:
+                found[one.metric] = metric.better
+    return found
+
+
+def _relative(sums: States) -> float:
+    error, size, disagreeing = np.asarray(sums).sum(axis=0)
+    if disagreeing:
+        return math.inf
+    if size == 0.0:
+        return 0.0 if error == 0.0 else math.inf
+    return math.sqrt(error / size)
+
+
+def _share(sums: States) -> float:
+    mismatches, count, _ = np.asarray(sums).sum(axis=0)
+    return float(mismatches / count) if count else 0.0
+
+
+def _measured(case: Case, name: str, reference: Recorded, side: Recorded, label: str) -> OutputErrors:
+    outside: dict[str, list[Outside]] = {}
+    total: Statistics | None = None
+    budgets = budgets_for(case.policy, name)
+    sums, values, agrees = [], [], []
+    for index in case.inputs.indices:
+        expected, found = reference.get(index)[name], side.get(index)[name]
+        part = _pair(expected, found, name, label, reference.names[index])
+        total = part if total is None else total.merge(part)
+        sums.append(_sums(part))
+        held = {one.metric: one.value for one in measurements(part).values()} if budgets else {}
+        for budget in budgets:
+            if budget.tolerance is not None:
+                counted = count_outside(expected, found, budget.tolerance)
+                outside.setdefault(OUTSIDE, []).append(counted)
+                held[OUTSIDE] = measurements_of(counted)[0].value
+        values.append(held)
+        if part.scores is not None:
+            agrees.append(part.scores.top1 == part.scores.rows)
+    if total is None:
+        raise ParityError("there is no sample to compare", fix="give data with at least one sample")
+    pooled = {one.metric: one.value for one in measurements(total).values()}
+    for parts_outside in outside.values():
+        merged = parts_outside[0]
+        for one in parts_outside[1:]:
+            merged = merge_outside(merged, one)
+        pooled[OUTSIDE] = measurements_of(merged)[0].value
+    keys = [budget_key(budget) for budget in budgets]
+    return OutputErrors(
+        name=name,
+        metric="rel_l2" if total.is_float else "mismatch_share",
+        dtype=total.reference_dtype,
+        statistics=total,
+        sums=np.array(sums),
+        budgeted={key: (*(one[key] for one in values), pooled[key]) for key in keys if key in pooled},
+        agrees=tuple(agrees),
+    )
+
+
+def _pair(expected: np.ndarray, found: np.ndarray, name: str, label: str, sample: str) -> Statistics:
+    fix = "give a model with the reference's outputs; a batch that the model cannot take is another shape too"
+    if expected.shape != found.shape:
+        raise ParityError(
+            f"output {name!r} is {list(expected.shape)} in the reference and {list(found.shape)} {label}",
+            where=sample,
+            fix=fix,
+        )
+    try:
+        return measure_pair(
+            expected,
+            found,
+            channel_axis=channel_axis(expected.ndim),
+            as_scores=expected.ndim <= _SCORES_RANK and can_be_scores(expected.dtype, expected.shape),
+        )
+    except ValueError as error:
+        raise ParityError(f"output {name!r} {label} cannot be compared: {error}", where=sample, fix=fix) from error
+
+
+def _sums(part: Statistics) -> tuple[float, float, float]:
+    if part.floats is not None:
+        moments = part.floats.moments.at(0)
+        return moments.error2, moments.reference2, float(part.floats.disagreeing)
+    mismatches = part.exact.mismatches if part.exact is not None else 0
+    return float(mismatches), float(part.count), 0.0

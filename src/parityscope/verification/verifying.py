@@ -1,0 +1,171 @@
+"""Runs reference, before and after on every sample and says whether the repair holds."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from parityscope.records import Skip
+from parityscope.verification.budgets import check_budgets
+from parityscope.verification.judging import judge
+from parityscope.verification.latency import measure_latency, not_timed
+from parityscope.verification.output_errors import combiner, output_errors
+from parityscope.verification.quantities import Kept, decisions_of, quantity, regressions, scored
+from parityscope.verification.records import OutputMeasurements, Verification
+from parityscope.verification.running import run_side
+from parityscope.verification.task_metrics import Answer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from parityscope.backends.recording import Progress
+    from parityscope.case import Case
+    from parityscope.records import Target
+    from parityscope.verification.labels import Labels
+    from parityscope.verification.output_errors import OutputErrors
+    from parityscope.verification.records import Quantity
+    from parityscope.verification.running import Recorded
+    from parityscope.verification.task_metrics import Chosen
+
+__all__ = ["Settings", "Targets", "verify"]
+
+_RESAMPLES = 2000  # draws for the errors of outputs: the ends of a 95 % interval then have 50 beyond them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Targets:
+    """The three sides."""
+
+    reference: Target
+    before: Target
+    after: Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Task metrics, labels, the seed of every draw, and the seconds that timing may take (0: none)."""
+
+    metrics: tuple[Chosen, ...] = ()
+    labels: Labels | None = None
+    seed: int = 0
+    timing: float = 20.0
+
+
+def verify(
+    case: Case,
+    targets: Targets,
+    settings: Settings,
+    *,
+    folder: Path,
+    progress: Progress,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Verification:
+    """Before and after on the undisturbed deployment, over all samples of the case; large outputs go to `folder`.
+
+    Raises:
+        ParityError: a side cannot run, gives other outputs, or a metric does not apply.
+    """
+    began = clock()
+    reference = run_side(case, targets.reference, folder, "reference", progress, clock)
+    before = run_side(case, targets.before, folder, "before", progress, clock)
+    after = run_side(case, targets.after, folder, "after", progress, clock)
+    errors = output_errors(case, reference, before, "before"), output_errors(case, reference, after, "after")
+    quantities = [
+        quantity(_kept(*pair), settings.seed) for pair in zip(*(side.values() for side in errors), strict=True)
+    ]
+    task = _task(settings, reference, before, after, progress)
+    budgets = [found for name in errors[1] for found in check_budgets(case.policy, errors[0][name], errors[1][name])]
+    outputs = tuple(_measurements(errors[0][name], errors[1][name]) for name in errors[0])
+    judgement = judge([*task, *quantities], budgets, outputs)
+    skipped = list(case.inputs.skipped)
+    latency = None
+    untimed = _untimed(targets, settings)
+    if untimed:
+        skipped.append(untimed)
+    else:
+        progress("timing", 0, 1)
+        latency = measure_latency(
+            case, targets.before, targets.after, budget=settings.timing, clock=clock, seed=settings.seed
+        )
+        progress("timing", 1, 1)
+    return Verification(
+        verdict=judgement.verdict,
+        because=judgement.because,
+        refuted=judgement.verdict in {"beyond", "worse"},
+        samples=tuple(reference.names.values()),
+        reference=reference.side,
+        before=before.side,
+        after=after.side,
+        quantities=(*task, *quantities),
+        budgets=tuple(budgets),
+        outputs=outputs,
+        latency=latency,
+        regressions=regressions([*task, *quantities], reference.names),
+        skipped=tuple(skipped),
+        seed=settings.seed,
+        needed=judgement.needed,
+        seconds=clock() - began,
+    )
+
+
+def _kept(before: OutputErrors, after: OutputErrors) -> Kept:
+    titles = {"rel_l2": "relative L2 error", "mismatch_share": "share of unequal elements"}
+    return Kept(
+        name=before.name,
+        title=titles[before.metric],
+        kind="output",
+        better="lower",
+        against="reference",
+        before=before.sums,
+        after=after.sums,
+        combine=combiner(before.metric),
+        single=True,
+        resamples=_RESAMPLES,
+    )
+
+
+def _task(
+    settings: Settings, reference: Recorded, before: Recorded, after: Recorded, progress: Progress
+) -> list[Quantity]:
+    found = []
+    for step, chosen in enumerate(settings.metrics):
+        progress(f"metric {chosen.text}", step, len(settings.metrics))
+        sides = (_answers(reference, side, settings.labels) for side in (before, after))
+        found.append(quantity(scored(chosen, *sides, labelled=settings.labels is not None), settings.seed))
+    return found
+
+
+def _answers(reference: Recorded, side: Recorded, labels: Labels | None) -> Iterator[Answer]:
+    for index, name in reference.names.items():
+        held = None if labels is None else labels.read(index, name)
+        yield Answer(name=name, outputs=side.get(index), reference=reference.get(index), labels=held)
+
+
+def _measurements(before: OutputErrors, after: OutputErrors) -> OutputMeasurements:
+    from parityscope.comparison import measurements
+
+    values: list[dict[str, float]] = [
+        {one.metric: one.value for one in measurements(side.statistics).values()} for side in (before, after)
+    ]
+    counted: list[int] = [_nonfinite(side) for side in (before, after)]
+    return OutputMeasurements(
+        output=before.name,
+        dtype=before.dtype,
+        before=values[0],
+        after=values[1],
+        nonfinite_before=counted[0],
+        nonfinite_after=counted[1],
+        decisions=decisions_of(before.agrees, after.agrees) if before.agrees else None,
+    )
+
+
+def _nonfinite(side: OutputErrors) -> int:
+    return 0 if side.statistics.floats is None else side.statistics.floats.disagreeing
+
+
+def _untimed(targets: Targets, settings: Settings) -> Skip | None:
+    if settings.timing <= 0:
+        return Skip(what="latency", reason="timing was switched off", fix="leave out --no-timing")
+    return not_timed(targets.before, targets.after)
