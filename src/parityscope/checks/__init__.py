@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from parityscope.plugins import discover
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import numpy as np
     import onnx_ir as ir
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         Verdict,
     )
 
-__all__ = ["Check", "Example", "Lab", "Proposal", "Result", "Scene", "check_page", "checks"]
+__all__ = ["Bench", "Check", "Example", "Lab", "Proposal", "Result", "Scene", "check_page", "checks"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +55,27 @@ class Lab:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What a check may run where only outputs can be had: the reference on changed inputs, one run each.
+
+    `outputs(inputs)` gives the reference's outputs on the given inputs; it raises ParityError where the model refuses
+    them. `samples` are the places of the first few samples in the data set, in their order; `inputs(i)`, `reference(i)` and
+    `candidate(i)` are the input and both sides' outputs of sample i, all by the reference's names. The candidate may lack
+    an output or give it in another shape.
+    """
+
+    outputs: Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
+    samples: tuple[int, ...]
+    inputs: Callable[[int], Mapping[str, np.ndarray]]
+    reference: Callable[[int], Mapping[str, np.ndarray]]
+    candidate: Callable[[int], Mapping[str, np.ndarray]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """What is known when the checks are asked: plain facts, and the `lab` where tensors were captured.
+    """What is known when the checks are asked: plain facts, the `lab` where tensors were captured, and the `bench`.
+
+    The `bench` is there when the verdict is beyond.
 
     `declared` is the arithmetic that the candidate says it computes in, `executed` the format that it was seen to
     execute ("" when nobody can see), `storage` the format whose range its tensors have as far as is known.
@@ -81,6 +100,7 @@ class Scene:
     spread: float = 0.0
     disturbance: float = 0.0
     lab: Lab | None = None
+    bench: Bench | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,12 +125,17 @@ class Example:
 
     `fault`, if any, is planted into the reference's own run: tensor name and what happens to its value; the
     candidate is then what was recorded of that run. `site` is the tensor that must be named, if one must.
+
+    `inputs_fault` plants into the data path instead: it takes the inputs of all samples in their order and gives those
+    that the candidate computed on. `outputs_fault` takes and gives the outputs of all samples likewise; both may be set.
     """
 
     model: str
     inputs: Mapping[str, np.ndarray] | None
     candidate: str = ""
     fault: tuple[str, Callable[[np.ndarray], np.ndarray]] | None = None
+    inputs_fault: Callable[[Sequence[Mapping[str, np.ndarray]]], Sequence[Mapping[str, np.ndarray]]] | None = None
+    outputs_fault: Callable[[Sequence[Mapping[str, np.ndarray]]], Sequence[Mapping[str, np.ndarray]]] | None = None
     declared: str = ""
     site: str = ""
     constants: Mapping[str, np.ndarray] = field(default_factory=lambda: MappingProxyType({}))

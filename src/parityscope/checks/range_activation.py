@@ -104,21 +104,46 @@ def _proposal(scene: Scene, lab: Lab, suspect: Suspect, reached: float) -> Propo
                 site=suspect.site,
                 share=suspect.share,
                 evidence=(evidence,),
-                repairs=(
-                    OfferedRepair(
-                        repair="keep_in_fp32",
-                        text=f"keep {suspect.site.node} in FP32 and round only behind it, or run the engine in BF16",
-                    ),
-                    OfferedRepair(
-                        repair="rescale",
-                        text="scale the tensor into range before it (divide before squaring or summing)",
-                    ),
-                ),
-                details={"tensor": tensor, "reaches": reached, "lost": int(lost.sum())},
+                repairs=_repairs(suspect),
+                details={
+                    "tensor": tensor,
+                    "reaches": reached,
+                    "lost": int(lost.sum()),
+                    "format": scene.storage.name,
+                },
             )
         return Result(evidence=evidence, finding=finding)
 
     return Proposal(experiment=experiment, test=test)
+
+
+# Where normalizations, GELU and Softmax overflow first when exporters take them apart.
+_STEPS = frozenset({"Pow", "Mul", "ReduceMean", "ReduceSum", "Exp"})
+
+
+def _repairs(suspect: Suspect) -> tuple[OfferedRepair, ...]:
+    node = suspect.site.node
+    offered = [
+        OfferedRepair(
+            repair="scale_into_range",
+            text=f"fold a power of two into the weights before {node}, and its inverse into those behind it",
+        ),
+        OfferedRepair(
+            repair="keep_in_fp32",
+            text=f"keep {node} in FP32 and round only behind it, or run the engine in BF16",
+        ),
+    ]
+    if suspect.site.op_type in _STEPS:
+        fused = OfferedRepair(
+            repair="fused_operator",
+            text=f"replace the normalization, GELU or Softmax that {node} is part of by the operator, whose kernels keep "
+            "squares and sums in FP32",
+        )
+        scaled = OfferedRepair(
+            repair="rescale", text="scale the tensor into range before it (divide before squaring or summing)"
+        )
+        offered[:0] = [fused, scaled]
+    return tuple(offered)
 
 
 _POW = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1,8] y) {

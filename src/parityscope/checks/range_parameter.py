@@ -82,7 +82,9 @@ def _proposal(scene: Scene, lab: Lab, suspect: Suspect, constant: Constant) -> P
             after=share,
             because=f"with {constant.name} {how}, {percent(share)} of the introduced error is reproduced",
         )
-        return Result(evidence=evidence, finding=_finding(suspect, constant, evidence, share, how, worst))
+        return Result(
+            evidence=evidence, finding=_finding(suspect, constant, evidence, share, how, worst, scene.storage.name)
+        )
 
     return Proposal(experiment=experiment, test=test)
 
@@ -100,7 +102,7 @@ def _best_share(scene: Scene, lab: Lab, suspect: Suspect, constant: Constant) ->
 
 
 def _finding(
-    suspect: Suspect, constant: Constant, evidence: Evidence, share: float, how: str, worst: float
+    suspect: Suspect, constant: Constant, evidence: Evidence, share: float, how: str, worst: float, number_format: str
 ) -> Finding | None:
     if evidence.outcome != "supports":
         return None
@@ -115,8 +117,19 @@ def _finding(
         share=None if suspect.share is None else suspect.share * min(1.0, share),
         evidence=(evidence,),
         repairs=_repairs(constant),
-        details={"parameter": constant.name, "role": constant.role, "value": worst, "node": constant.node},
+        details={
+            "parameter": constant.name,
+            "role": constant.role,
+            "value": worst,
+            "node": constant.node,
+            "format": number_format,
+        },
     )
+
+
+# Operators whose constants can take up a power of two, and those that put "minus infinity" into attention scores.
+_SCALED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "Mul", "Div", "LayerNormalization"})
+_MASKED = frozenset({"Add", "Where", "Mul", "Sub"})
 
 
 def _repairs(constant: Constant) -> tuple[OfferedRepair, ...]:
@@ -126,6 +139,17 @@ def _repairs(constant: Constant) -> tuple[OfferedRepair, ...]:
             text=f"keep {constant.node} in FP32 (its parameters with it), or run the engine in BF16",
         )
     ]
+    if constant.op_type in _SCALED:
+        scale = OfferedRepair(
+            repair="scale_into_range",
+            text=f"fold a power of two into {constant.name}, and its inverse into the weights behind {constant.node}",
+        )
+        offered.insert(0, scale)
+    if constant.op_type in _MASKED and constant.values.min() < 0:
+        mask = OfferedRepair(
+            repair="finite_mask", text=f"if {constant.name} is a mask, use -10,000 in it, which every format holds"
+        )
+        offered.insert(0, mask)
     if constant.op_type == "BatchNormalization":
         fold = OfferedRepair(
             repair="fold_batch_normalization",

@@ -123,7 +123,12 @@ def _proposal(scene: Scene, lab: Lab, output: str, tensor: str, constant: Consta
                         "the function, so measure the task metric",
                     ),
                 ),
-                details={"parameter": constant.name, "value": smallest, "node": constant.node},
+                details={
+                    "parameter": constant.name,
+                    "value": smallest,
+                    "node": constant.node,
+                    "format": scene.storage.name,
+                },
             )
         return Result(evidence=evidence, finding=finding)
 

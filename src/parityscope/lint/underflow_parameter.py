@@ -131,7 +131,7 @@ def _finding(sheet: Sheet, constant: Constant, number_format: Format, held: list
         },
         repairs=(
             by_hand(
-                "rescale",
+                "scale_into_range",
                 f"multiply {constant.name} by a power of two and divide the output of {first.name} by it, or keep "
                 f"{first.name} in FP32",
             ),

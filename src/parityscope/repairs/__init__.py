@@ -1,7 +1,11 @@
-"""Finding -> Patch: one repair per file, applied to a copy of the model.
+"""Finding -> Patch: one repair per file, applied to a copy of the model; or one piece of advice, written as text.
 
 A repair is a value of plain functions. `apply` edits a fresh graph in place for one finding and says what it did; it
-gives None when it cannot be applied there, and then nothing was changed.
+gives None when it cannot be applied there, and then nothing was changed. A repair that changes the model's function
+says so in `consent`, and does nothing unless `finding.details["consents"]` names it.
+
+Advice is for what does not lie in the model: the order of bindings, preprocessing, settings of a runtime. `write` gives
+the code or the command line for one finding, None when the finding does not say enough.
 """
 
 from __future__ import annotations
@@ -18,19 +22,46 @@ if TYPE_CHECKING:
 
     from parityscope.records import Finding
 
-__all__ = ["Repair", "repairs"]
+__all__ = ["Advice", "Repair", "advice", "repairs"]
+
+_UNDO = "keep the original file; the repair only ever writes a copy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """A change of the model that keeps its function: what it is called in findings, and what may go wrong with it."""
+    """A change of the model: what it is called in findings, what may go wrong with it, what it costs at run time.
+
+    `exact` says that in FP32 the outputs stay the same bit for bit where nothing is subnormal. `consent` is what the
+    reader must agree to because the function changes; "" where it stays the same.
+    """
 
     name: str
     title: str
     risk: str
     apply: Callable[[ir.Model, Finding], str | None]
+    cost: str = "none"
+    undo: str = _UNDO
+    exact: bool = False
+    consent: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """Code or a command line that repairs what is outside of the model."""
+
+    name: str
+    title: str
+    risk: str
+    write: Callable[[Finding], str | None]
+    cost: str = "none"
+    undo: str = "take the written lines out again"
 
 
 def repairs() -> dict[str, Repair]:
     """Every repair there is, by name."""
     return {found.name: found for found, _ in discover("parityscope.repairs", "REPAIR", Repair).values()}
+
+
+def advice() -> dict[str, Advice]:
+    """Every piece of advice there is, by name."""
+    return {found.name: found for found, _ in discover("parityscope.repairs", "ADVICE", Advice).values()}

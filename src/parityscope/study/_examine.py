@@ -19,6 +19,7 @@ from parityscope.errors import ParityError
 from parityscope.pairing import pair_graphs
 from parityscope.prediction import FLOAT32_ROUNDING, Expectation, distance, expect_outputs, expect_tensors, margin_of
 from parityscope.records import Diagnosis, Site, Skip
+from parityscope.study._bench import open_bench
 from parityscope.study._cut import Bounds, bound
 from parityscope.study._document import Parts, document
 from parityscope.study._judging import judge, pair_of, reason_for
@@ -171,7 +172,9 @@ def _chain(
     scene = _scene(case, candidate, run, outputs, tensors, layers, verdict, explanations)
     diagnosis = Diagnosis(findings=(), unexplained=layers.localization.unexplained if layers else None)
     if settings.causes:
-        diagnosis = diagnose_scene(scene, seconds=settings.seconds, progress=progress)
+        with open_bench(case, reference, candidate, names) as bench:
+            scene = replace(scene, bench=bench if verdict == "beyond" else None)
+            diagnosis = diagnose_scene(scene, seconds=settings.seconds, progress=progress)
         lap("causes")
         if verdict != "within":
             diagnosis = try_repairs(case, reference, candidate, diagnosis, outputs, folder, progress)

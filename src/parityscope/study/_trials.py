@@ -39,12 +39,14 @@ def try_repairs(
     """Fills in the trial of every offered repair that can be applied to a copy of the model."""
     if candidate.backend not in _TAKE_A_MODEL or candidate.option("model"):
         return diagnosis
+    # A repair that changes the function is only offered: whether that is wanted is the reader's choice.
+    known = {name for name, repair in repairs().items() if not repair.consent}
     skipped: list[Skip] = []
     findings = []
     for finding in diagnosis.findings:
         offers = []
         for offer in finding.repairs:
-            if finding.role == "cause" and offer.repair in repairs():
+            if finding.role == "cause" and offer.repair in known:
                 offers.append(_tried(case, reference, candidate, finding, offer, outputs, folder, progress, skipped))
             else:
                 offers.append(offer)

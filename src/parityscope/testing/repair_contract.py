@@ -2,14 +2,17 @@
 
 `check_repair(REPAIR, model, finding, inputs, folder)` applies a repair to a copy of `model` for a finding that it is for
 and raises AssertionError with a sentence for the first promise that is broken: it says what it did, the copy is a valid
-model with the same inputs and outputs that computes the same function, and where the finding names a node that is not
-there, it does nothing.
+model with the same inputs and outputs that computes the same function (bit for bit where the repair calls itself exact),
+and where the finding names a node that is not there, or the reader has not consented to a change of the function that
+the repair makes, it does nothing.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from parityscope.backends._onnxruntime import open_session
 from parityscope.case import load_model
@@ -19,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    import numpy as np
     import onnx_ir as ir
 
     from parityscope.case import Model
@@ -65,17 +67,29 @@ def _check_no_change(repair: Repair, model: Model, finding: Finding) -> None:
     before = _serialized(graph)
     elsewhere = replace(finding, site=None, details={**finding.details, "node": _UNKNOWN})
     _require(repair.apply(graph, elsewhere) is None, f"{repair.name} claims to have repaired a node that is not there")
+    if repair.consent:
+        unasked = replace(finding, details={**finding.details, "consents": []})
+        _require(
+            repair.apply(graph, unasked) is None, f"{repair.name} changes the function without the reader's consent"
+        )
     _require(_serialized(graph) == before, f"{repair.name} changes the model where it cannot be applied")
 
 
 def _check_function(
     repair: Repair, model: Model, changed: Model, inputs: Mapping[str, np.ndarray], relative: float
 ) -> None:
-    first, second = (open_session(one.graph(), folder=one.path.parent)(inputs) for one in (model, changed))
+    # What is exact is so operator by operator: the runtime's own fusions may round otherwise in one of the two.
+    level = "disabled" if repair.exact else "all"
+    first, second = (
+        open_session(one.graph(), folder=one.path.parent, optimization=level)(inputs) for one in (model, changed)
+    )
     for name, reference in first.items():
         candidate = second[name]
         _require(candidate.shape == reference.shape, f"{repair.name} changes the shape of output {name!r}")
         _require(candidate.dtype == reference.dtype, f"{repair.name} changes the type of output {name!r}")
+        if repair.exact:
+            same = np.array_equal(reference, candidate, equal_nan=reference.dtype.kind == "f")
+            _require(same, f"{repair.name} is called exact and changes output {name!r}")
         found = measure_pair(reference, candidate, channel_axis=None)
         error = found.rel_l2 if found.is_float else found.mismatch_share
         _require(error <= relative, f"{repair.name} changes output {name!r} by {error:.3g}, more than {relative:g}")

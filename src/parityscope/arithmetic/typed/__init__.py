@@ -1,0 +1,128 @@
+"""Writes a precision assignment down as a strongly typed ONNX model: Casts, and constants stored in their type.
+
+In: a model, a low format, and the nodes that are not to be in it. Out: a model whose own types say what every node
+computes in, which is all that TensorRT 11 takes, and what TensorRT 10 takes as strongly typed and ONNX Runtime as it is.
+
+* A node computes in the low format, or in the one that `keep` gives it. Operators that only move numbers, or read them
+  without giving any, are in the format of what they read; where they read several, in FP32.
+* One Cast for each tensor and type that crosses from one format to another, right behind its producer; none between
+  nodes of one format, none for constants. Casts of the model that have nothing left to do are taken out.
+* Constants are rounded to nearest even and stored in their type, once for every format that reads them; what is lost by
+  that is a note, and is not mended behind the reader's back.
+* Inputs that steer an operator (scales of Resize, of quantization) and shape arithmetic stay exact. So do operators
+  that have no such format at the model's opset: they stay in FP32, with a note.
+* Control flow has one format for what it takes, carries and gives, and a node inside has that unless its own name says
+  otherwise.
+
+What the model already has in float16 or bfloat16 stays as it is. `simulation.detype` of what is written computes what
+the switchable graph predicts for the same assignment, bit for bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from parityscope.arithmetic._graphs import Names
+from parityscope.arithmetic.typed._assigning import assigning
+from parityscope.arithmetic.typed._borders import bypassed, fed, finished, told_apart
+from parityscope.arithmetic.typed._casting import Casting
+from parityscope.arithmetic.typed._constants import HALF
+from parityscope.arithmetic.typed._preparing import typable
+from parityscope.arithmetic.typed._telling import label, lost, parted, refused
+from parityscope.arithmetic.typed._writing import Writing
+from parityscope.errors import ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    import onnx_ir as ir
+
+    from parityscope.records import Skip
+
+__all__ = ["KEPT_FORMATS", "Typed", "typed_model"]
+
+KEPT_FORMATS = ("f32", "bf16", "f16")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Typed:
+    """A strongly typed model, how many Casts it has more than the original, and what there is to say about it.
+
+    `formats` is what each node that decides really computes in, by its name: what `keep` says, and FP32 where the
+    operator has no low format.
+    """
+
+    model: ir.Model
+    casts: int
+    notes: tuple[Skip, ...]
+    formats: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def typed_model(
+    model: ir.Model,
+    low: str,
+    keep: Mapping[str, str],
+    *,
+    keep_io: bool = True,
+    reasons: Mapping[str, str] | None = None,
+    exact_parameters: Collection[str] = (),
+) -> Typed:
+    """`model` with its nodes in `low` but for those in `keep`; `model` itself is only put in topological order.
+
+    Args:
+        model: The graph, in FP32 (FP64 too) or mixed already.
+        low: "f16" or "bf16".
+        keep: Names of nodes, as `case.graph.node_name` and a switchable graph give them, with "f32", "bf16" or "f16".
+        keep_io: Inputs and outputs keep their types; otherwise those of floats are of the low format.
+        reasons: Why a node is kept, by its name, for the model's metadata.
+        exact_parameters: Names of constants that stay as they are where the operator allows parameters of another
+            type than its data, as BatchNormalization does from opset 15 on.
+
+    Raises:
+        ParityError: a format is not one of those, no node of that name decides, or bfloat16 needs a newer opset than
+            the model can be converted to.
+    """
+    _check(low, keep)
+    copy, notes = typable(model, {low, *keep.values()})
+    before = _casts(copy)
+    outputs = [str(value.name) for value in copy.graph.outputs]
+    known = assigning(copy, low, keep)
+    casting = Casting(names=Names(copy))
+    writing = Writing(assigning=known, casting=casting, opsets=copy.opset_imports, exact=frozenset(exact_parameters))
+    if not keep_io:
+        fed(copy, writing)
+    writing.visit(copy.graph)
+    unknown = sorted(set(keep) - known.used)
+    if unknown:
+        raise ParityError(
+            f"{unknown[0]!r} is no node that has a format of its own",
+            fix="take names of nodes that compute: operators that only move numbers follow what they read",
+        )
+    finished(copy, outputs, writing, keep_io=keep_io)
+    bypassed(copy)
+    casting.settle()
+    why = {**{one.name: one.why for one in writing.refusals}, **(reasons or {})}
+    label(copy, low, writing.kept, {node: name for name, node in known.decided.items()}, why)
+    told_apart(copy)
+    return Typed(
+        model=copy,
+        casts=_casts(copy) - before,
+        notes=(*notes, *refused(writing.refusals), *lost(casting.losses), *parted(copy)),
+        formats=MappingProxyType(writing.formats),
+    )
+
+
+def _check(low: str, keep: Mapping[str, str]) -> None:
+    if low not in HALF:
+        raise ParityError(f"{low!r} is no format to write a model in", fix=f"use one of: {', '.join(HALF)}")
+    for name, held in keep.items():
+        if held not in KEPT_FORMATS:
+            raise ParityError(
+                f"{held!r} is no format to keep {name!r} in", fix=f"use one of: {', '.join(KEPT_FORMATS)}"
+            )
+
+
+def _casts(model: ir.Model) -> int:
+    return sum(node.op_type == "Cast" and not node.domain for node in model.graph.all_nodes())

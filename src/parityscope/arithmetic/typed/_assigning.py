@@ -1,0 +1,134 @@
+"""Which format each node computes in: its own by the assignment, or that of what it moves or reads.
+
+Names are those of `case.graph.node_name`; where several nodes that decide have one name, the later ones are called
+`<name>#<index>`, as a switchable graph calls them. Inside control flow a node has the format of the node around it,
+unless its own name is in the assignment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from parityscope.arithmetic._graphs import bodies
+from parityscope.arithmetic.formats import FORMATS
+from parityscope.arithmetic.movement import already_rounded
+from parityscope.arithmetic.sites import EXACT_INPUTS, uniform
+from parityscope.arithmetic.typed._constants import HALF, held_tensor
+from parityscope.case.graph import node_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx_ir as ir
+
+__all__ = ["Assigning", "assigning"]
+
+_SHAPES = frozenset({"Shape", "Size"})  # what they give does not depend on the numbers they read
+
+
+@dataclass(slots=True, kw_only=True)
+class Assigning:
+    """`origin` are the element types of the floats that the assignment is about, `stored` the formats of those computed.
+
+    `steering` are floats that say how to compute, `decided` the nodes by the names that they decide by, and `used` the
+    names that an assignment may hold.
+    """
+
+    low: str
+    keep: Mapping[str, str]
+    origin: Mapping[ir.Value, ir.DataType]
+    exact: frozenset[tuple[ir.Node, int]]
+    settled: frozenset[ir.Value]
+    steering: frozenset[ir.Value]
+    stored: dict[ir.Value, str] = field(default_factory=dict)
+    decided: dict[str, ir.Node] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)
+    _taken: set[str] = field(default_factory=set)
+
+    def reads(self, node: ir.Node) -> list[int]:
+        """The inputs of floats that the node computes with or moves."""
+        return [index for index in self._floats(node) if (node, index) not in self.exact]
+
+    def steers(self, node: ir.Node) -> list[int]:
+        """The inputs of floats that say how to compute."""
+        return [index for index in self._floats(node) if (node, index) in self.exact]
+
+    def gives(self, node: ir.Node) -> list[int]:
+        """The outputs of floats."""
+        return [index for index, value in enumerate(node.outputs) if value in self.origin]
+
+    def is_outside(self, node: ir.Node) -> bool:
+        """Whether no format concerns the node: it has no floats, reads a shape alone, or does shape arithmetic."""
+        if node.op_type in _SHAPES | {"Constant"} or not (self._floats(node) or self.gives(node)):
+            return True
+        own = EXACT_INPUTS.get(node.op_type, ())
+        held = [(node, index) in self.exact for index in range(len(node.inputs))]
+        return bool(held) and all(held) and any(index not in own for index in range(len(node.inputs)))
+
+    def follows(self, node: ir.Node) -> bool:
+        """Whether the node only moves numbers, or gives none."""
+        return not bodies(node) and all(node.outputs[index] in self.settled for index in self.gives(node))
+
+    def of(self, node: ir.Node, index: int, around: str | None) -> tuple[str, str]:
+        """The format of a node, and the name by which it decided on it ("" if it follows others).
+
+        `index` counts the nodes of its graph, `around` is the format of the control flow that it is in, if any.
+        """
+        if self.follows(node):
+            values = [node.inputs[position] for position in self.reads(node)]
+            before = {self.stored[value] for value in values if value in self.stored}
+            if before:
+                return (before.pop() if len(before) == 1 else "f32"), ""
+        name = self._name(node, index, around)
+        return self.keep.get(name, around or self.low), name
+
+    def _name(self, node: ir.Node, index: int, around: str | None) -> str:
+        name = node_name(node, index)
+        if around is not None:  # nodes in bodies are only known by names of their own, which may be shared
+            self.used.add(node.name or "")
+            return node.name or ""
+        name = f"{name}#{index}" if name in self._taken else name
+        self._taken.add(name)
+        self.used.add(name)
+        self.decided[name] = node
+        return name
+
+    def _floats(self, node: ir.Node) -> list[int]:
+        return [index for index, value in enumerate(node.inputs) if value is not None and value in self.origin]
+
+
+def assigning(model: ir.Model, low: str, keep: Mapping[str, str]) -> Assigning:
+    """What is known of a model, whose types are inferred, before the first node is visited."""
+    typed = {
+        value: FORMATS[name]
+        for graph in model.graphs()
+        for value in _values(graph)
+        for name, dtype in HALF.items()
+        if value.type is not None and value.dtype == dtype
+    }
+    plan = uniform(model, FORMATS[low], typed)
+    origin = {value: value.dtype for value in plan.storage if value not in typed and value.dtype is not None}
+    return Assigning(
+        low=low,
+        keep=keep,
+        origin=origin,
+        exact=plan.exact,
+        settled=already_rounded(model, plan),
+        steering=_steering(plan.exact, origin),
+    )
+
+
+def _values(graph: ir.Graph) -> list[ir.Value]:
+    return [
+        *graph.inputs,
+        *graph.initializers.values(),
+        *(value for node in graph for value in node.outputs if value.name),
+    ]
+
+
+def _steering(exact: frozenset[tuple[ir.Node, int]], origin: Mapping[ir.Value, ir.DataType]) -> frozenset[ir.Value]:
+    """Computed floats that steer an operator."""
+    uses = ((node, index) for node, index in exact if node.op_type not in _SHAPES and index < len(node.inputs))
+    found = (node.inputs[index] for node, index in uses)
+    return frozenset(value for value in found if value is not None and value in origin and held_tensor(value) is None)

@@ -1,0 +1,80 @@
+"""Inputs and outputs of a typed model: the same names, and the types that they had or the low format."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from parityscope.arithmetic._graphs import feed
+from parityscope.arithmetic.typed._constants import HALF
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from parityscope.arithmetic.typed._writing import Writing
+
+__all__ = ["bypassed", "fed", "finished", "told_apart"]
+
+
+def fed(model: ir.Model, writing: Writing) -> None:
+    """Makes the model's inputs of floats of the low format, but for those that steer an operator or have a default."""
+    known = writing.assigning
+    for value in model.graph.inputs:
+        if value in known.origin and value not in known.steering and not value.is_initializer():
+            value.type = ir.TensorType(HALF[known.low])
+            known.stored[value] = known.low
+
+
+def finished(model: ir.Model, names: Sequence[str], writing: Writing, *, keep_io: bool) -> None:
+    """Gives the outputs their types and their `names`."""
+    known = writing.assigning
+    graph = model.graph
+    for position, name in enumerate(names):
+        value = graph.outputs[position]
+        if value in known.origin:
+            wanted = known.origin[value] if keep_io else HALF[known.low]
+            value = writing.casting.as_type(value, wanted)
+            graph.outputs[position] = value
+        if value.name != name:
+            graph.outputs[position] = _named(graph, value, name, writing)
+
+
+def bypassed(model: ir.Model) -> None:
+    """Takes Casts out that have nothing left to do, unless a graph gives back what they give."""
+    for node in list(model.graph.all_nodes()):
+        source, graph = (node.inputs[0] if node.inputs else None), node.graph
+        if node.op_type != "Cast" or node.domain or source is None or graph is None:
+            continue
+        result = node.outputs[0]
+        if source.dtype is not None and source.dtype == result.dtype and not result.is_graph_output():
+            feed(list(result.uses()), source)
+            graph.remove(node, safe=True)
+
+
+def told_apart(model: ir.Model) -> None:
+    """Gives nodes that share a name, which ONNX Runtime refuses, names of their own."""
+    taken = {node.name for node in model.graph.all_nodes()}
+    seen: set[str] = set()
+    for index, node in enumerate(model.graph.all_nodes()):
+        name = node.name or ""
+        if name and name in seen:
+            numbers = (f"{name}#{number}" for number in count(index))
+            node.name = next(each for each in numbers if each not in taken)
+            taken.add(node.name)
+        seen.add(name)
+
+
+def _named(graph: ir.Graph, value: ir.Value, name: str, writing: Writing) -> ir.Value:
+    """The value under `name`, which another one may have had."""
+    holder = next((one for node in graph for one in node.outputs if one.name == name), None)
+    if holder is not None:
+        holder.name = writing.casting.names.fresh(name, "stored")
+    if value.producer() is not None and sum(one is value for one in graph.outputs) == 1:
+        value.name = name
+        return value
+    node = ir.Node("", "Identity", [value], num_outputs=1, name=f"typed::{name}")
+    node.outputs[0].name, node.outputs[0].type, node.outputs[0].shape = name, value.type, value.shape
+    graph.append(node)
+    return node.outputs[0]

@@ -1,0 +1,99 @@
+"""Constants in a lower format: rounded to nearest even as they are, with what that destroys counted.
+
+Nothing is lifted to the smallest number or held at the largest: a value that the format cannot hold becomes zero of its
+own sign, or infinity, as IEEE 754 rounds it, and is reported. Weights in external files are read block by block and
+converted when the model is written, so that no model has to fit into memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from parityscope.arithmetic.formats import FORMATS
+from parityscope.arithmetic.rounding import round_to
+
+__all__ = ["HALF", "Loss", "held_tensor", "low_tensor"]
+
+HALF = {"f16": ir.DataType.FLOAT16, "bf16": ir.DataType.BFLOAT16}
+_BLOCK = 1 << 20  # elements, chosen: 4 MiB of float32 at a time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """What rounding a constant destroys.
+
+    `overflowing` finite values, up to `largest` in magnitude, become infinite, and `vanishing` nonzero ones become zero.
+    """
+
+    constant: str
+    format_name: str
+    elements: int
+    overflowing: int
+    largest: float
+    vanishing: int
+
+
+def held_tensor(value: ir.Value) -> ir.TensorProtocol | None:
+    """The tensor of an initializer that no input overrides, or of a Constant node; None for anything else."""
+    if value.is_initializer():
+        return None if value.is_graph_input() else value.const_value
+    node = value.producer()
+    if node is None or node.op_type != "Constant" or node.domain:
+        return None
+    attributes = node.attributes
+    if "value" in attributes:
+        return attributes["value"].as_tensor()
+    if "value_float" in attributes:
+        return ir.tensor(np.array(attributes["value_float"].as_float(), np.float32))
+    if "value_floats" in attributes:
+        return ir.tensor(np.array(attributes["value_floats"].as_floats(), np.float32))
+    return None
+
+
+def low_tensor(tensor: ir.TensorProtocol, format_name: str, name: str) -> tuple[ir.TensorProtocol, Loss]:
+    """The tensor (float32 or float64) in a format, and what is lost by that."""
+    flat = _flat(tensor)
+    held = FORMATS[format_name]
+    beyond = held.largest + 2.0 ** (held.emax - held.precision)  # half a step further, from where on it is infinity
+    overflowing, vanishing, largest = 0, 0, 0.0
+    for start in range(0, flat.size, _BLOCK):
+        size = np.abs(flat[start : start + _BLOCK])
+        lost = size[(size >= beyond) & (size < np.inf)]
+        overflowing += lost.size
+        largest = max(largest, float(lost.max(initial=0.0)))
+        vanishing += int(np.count_nonzero((size <= held.smallest_subnormal / 2) & (size > 0)))
+    loss = Loss(
+        constant=name,
+        format_name=format_name,
+        elements=flat.size,
+        overflowing=overflowing,
+        largest=largest,
+        vanishing=vanishing,
+    )
+
+    def convert() -> ir.TensorProtocol:
+        return _converted(tensor, format_name, name)
+
+    if not isinstance(tensor, ir.ExternalTensor):
+        return convert(), loss
+    shape = ir.Shape(tensor.shape.numpy())
+    return ir.LazyTensor(convert, dtype=HALF[format_name], shape=shape, name=name), loss
+
+
+def _flat(tensor: ir.TensorProtocol) -> np.ndarray:
+    return np.asarray(tensor.numpy()).reshape(-1)
+
+
+def _converted(tensor: ir.TensorProtocol, format_name: str, name: str) -> ir.TensorProtocol:
+    flat = _flat(tensor)
+    converted = np.empty(flat.shape, HALF[format_name].numpy())
+    for start in range(0, flat.size, _BLOCK):
+        block = flat[start : start + _BLOCK]
+        if block.dtype == np.float64:  # rounded first: ml_dtypes would round it twice, by way of float32
+            block = round_to(block, FORMATS[format_name])
+        with np.errstate(over="ignore", under="ignore"):
+            converted[start : start + _BLOCK] = block.astype(converted.dtype)
+    return ir.Tensor(converted.reshape(tensor.shape.numpy()), dtype=HALF[format_name], name=name)

@@ -1,0 +1,89 @@
+"""A copy of a model in the form that can be typed: functions inlined, types known, an opset that has the formats.
+
+bfloat16 exists from opset 13 on, and for convolutions, pooling and recurrent operators from opset 22 on: a model is
+converted up to what its own operators need, and no further. IR version and opset stay what they are otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx
+from onnx_ir.passes import common
+
+from parityscope.arithmetic.element_types import infer_types
+from parityscope.arithmetic.opsets import prepared
+from parityscope.arithmetic.typed._schemas import QUANTIZERS, schema_of
+from parityscope.errors import ParityError
+from parityscope.records import Skip
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    import onnx_ir as ir
+
+__all__ = ["typable"]
+
+_BF16_OPSETS = (13, 22)  # the first with a Cast to bfloat16, and the first in which most operators take it
+_FREE_INITIALIZERS = 4  # the first IR version whose initializers need not be inputs
+
+
+def typable(model: ir.Model, formats: Collection[str]) -> tuple[ir.Model, list[Skip]]:
+    """The copy, its types inferred, and what had to be changed about it.
+
+    Raises:
+        ParityError: the opset is too old for bfloat16 and cannot be converted up.
+    """
+    model.graph.sort()
+    opset = _opset(model)
+    wanted = _needed(model, opset) if "bf16" in formats else opset
+    notes = []
+    if wanted > opset:
+        copy, note = _converted(model, opset, wanted)
+        notes.append(note)
+    else:
+        copy = model.clone()
+    if copy.functions:
+        copy = common.InlinePass()(copy).model
+        notes.append(Skip(what="the model's functions", reason="inlined: their nodes may be of different formats"))
+    version = copy.ir_version or 0
+    if version < _FREE_INITIALIZERS:
+        copy = common.RemoveInitializersFromInputsPass()(copy).model
+        copy.ir_version = _FREE_INITIALIZERS
+        reason = f"raised from {version} to {_FREE_INITIALIZERS}: before, every initializer had to be an input too"
+        notes.append(Skip(what="the IR version", reason=reason))
+    copy.graph.sort()
+    infer_types(copy)
+    return copy, notes
+
+
+def _opset(model: ir.Model) -> int:
+    return model.opset_imports.get("", model.opset_imports.get("ai.onnx", 1))
+
+
+def _needed(model: ir.Model, opset: int) -> int:
+    """The first opset that has bfloat16 for all operators of a model that some opset has it for."""
+    first, most = _BF16_OPSETS
+    if opset < most and any(not _has(node, max(opset, first)) and _has(node, most) for node in model.graph.all_nodes()):
+        return most
+    return max(opset, first)
+
+
+def _has(node: ir.Node, opset: int) -> bool:
+    schema = schema_of(node, {"": opset})
+    kinds = [] if schema is None or node.op_type in QUANTIZERS else schema.type_constraints
+    return any("tensor(bfloat16)" in each.allowed_type_strs for each in kinds)
+
+
+def _converted(model: ir.Model, opset: int, wanted: int) -> tuple[ir.Model, Skip]:
+    version = model.ir_version or 0
+    what = f"opset {opset}"
+    try:
+        copy = prepared(model, wanted)
+    except ParityError as refusal:
+        if opset < _BF16_OPSETS[0]:
+            raise
+        return model.clone(), Skip(what=what, reason=f"some of its operators have no bfloat16, and {refusal.problem}")
+    least = onnx.helper.OP_SET_ID_VERSION_MAP[("ai.onnx", wanted)]
+    copy.ir_version = max(version, least)
+    return copy, Skip(what=what, reason=f"converted up to {wanted}, the first with bfloat16 for the model's operators")

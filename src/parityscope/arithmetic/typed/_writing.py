@@ -1,0 +1,183 @@
+"""Gives every node the types of its format, with Casts where a tensor crosses from one format to another.
+
+Graphs are visited in topological order and bodies of control flow inside the node that holds them, so that the type of
+everything a node reads is settled before the node is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from parityscope.arithmetic._graphs import bodies
+from parityscope.arithmetic.formats import FORMATS
+from parityscope.arithmetic.typed._constants import HALF, low_tensor
+from parityscope.arithmetic.typed._schemas import DTYPE_ATTRIBUTES, QUANTIZERS, carries, kinds, takes
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from parityscope.arithmetic.typed._assigning import Assigning
+    from parityscope.arithmetic.typed._casting import Casting
+
+__all__ = ["Refusal", "Writing"]
+
+_BATCHED_SCAN = 8  # its first input is the lengths of sequences, and its data has a batch axis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A node that cannot be in the format it was to be in, and why."""
+
+    name: str
+    op_type: str
+    format_name: str
+    why: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Writing:
+    """What the nodes of a model are made into.
+
+    `exact` are parameters that stay as they are where the operator lets them. `formats` says the format of each node
+    that decides, by name; `kept` that of each that is not in the low one.
+    """
+
+    assigning: Assigning
+    casting: Casting
+    opsets: Mapping[str, int]
+    exact: Collection[str] = ()
+    formats: dict[str, str] = field(default_factory=dict)
+    kept: dict[ir.Node, str] = field(default_factory=dict)
+    refusals: list[Refusal] = field(default_factory=list)
+
+    def visit(self, graph: ir.Graph, around: str | None = None) -> None:
+        """Writes every node of a graph that lies inside control flow of the format `around`, or of the main one."""
+        for index, node in enumerate([node for node in graph if node.op_type != "Constant"]):
+            if bodies(node):
+                self._control(node, self._decided(node, index, around))
+            elif self.assigning.is_outside(node):
+                self._restore(node, [*self.assigning.reads(node), *self.assigning.steers(node)])
+            else:
+                self._compute(node, self._decided(node, index, around))
+
+    def dtype_of(self, value: ir.Value, format_name: str) -> ir.DataType:
+        """The element type that a float of the model has in a format."""
+        return HALF.get(format_name, self.assigning.origin[value])
+
+    def _decided(self, node: ir.Node, index: int, around: str | None) -> str:
+        """The format of a node: the assignment's, unless the operator has none such."""
+        wanted, name = self.assigning.of(node, index, around)
+        found = wanted
+        if wanted in HALF and (why := self._refused(node, wanted)):
+            known = name or node.name or str(node.outputs[0].name)
+            self.refusals.append(Refusal(name=known, op_type=node.op_type, format_name=wanted, why=why))
+            found = "f32"
+        if name and around is None:
+            self.formats[name] = found
+        if found != self.assigning.low and (name or found != wanted):
+            self.kept[node] = found
+        return found
+
+    def _refused(self, node: ir.Node, format_name: str) -> str:
+        """Why a node cannot be in a format; empty if it can."""
+        known = self.assigning
+        title = f"{FORMATS[format_name].dtype} {node.op_type}"
+        unknown = f"{node.domain or 'ONNX'} defines no {title} at opset {self._opset(node)}"
+        if bodies(node):
+            batched = node.op_type == "Scan" and self._opset(node) == _BATCHED_SCAN
+            return "" if carries(node, format_name, self.opsets) and not batched else unknown
+        if any(value in known.steering for value in node.outputs):
+            return "what it gives steers another operator"
+        if node.op_type in QUANTIZERS and not node.domain:
+            return "its scale stays exact, and its data is of the scale's type"
+        if any(_wraps(value) for value in (*node.inputs, *node.outputs)):
+            return "the elements of sequences and optionals keep their type"
+        return unknown if self._taken(node, format_name) is None else ""
+
+    def _opset(self, node: ir.Node) -> int:
+        return self.opsets.get("" if node.domain == "ai.onnx" else node.domain, self.opsets.get("ai.onnx", 1))
+
+    def _taken(self, node: ir.Node, format_name: str) -> tuple[int, ...] | None:
+        known = self.assigning
+        steers = known.steers(node)
+        return takes(node, format_name, self._converted(node), steers, known.gives(node), self.opsets)
+
+    def _converted(self, node: ir.Node) -> list[int]:
+        """The inputs that have to be of the node's format: not what Cast reads, and no parameter that stays exact."""
+        reads = self.assigning.reads(node)
+        if node.op_type == "Cast" and not node.domain:
+            unrounded = node.inputs[0] not in self.assigning.stored and not self.assigning.gives(node)
+            return reads if unrounded else []
+        named = [index for index in reads if (value := node.inputs[index]) is not None and value.name in self.exact]
+        if not named:
+            return reads
+        variables = kinds(node, self.opsets)
+        apart = {variables[index] for index in named if variables} - set(variables[:1])
+        return [index for index in reads if not variables or variables[index] not in apart]
+
+    def _compute(self, node: ir.Node, format_name: str) -> None:
+        """Gives a node its inputs and outputs in its format."""
+        given = self._taken(node, format_name) if format_name in HALF else None
+        converted = self._converted(node)
+        self._restore(node, [*self.assigning.steers(node), *(set(self.assigning.reads(node)) - set(converted))])
+        for index in converted:
+            value = node.inputs[index]
+            if value is not None:
+                node.replace_input_with(index, self.casting.as_type(value, self.dtype_of(value, format_name)))
+        for index in self.assigning.gives(node):
+            low = given is not None and index in given
+            value = node.outputs[index]
+            self.assigning.stored[value] = format_name if low else "f32"
+            if low:
+                value.type = ir.TensorType(HALF[format_name])
+        if given and 0 in given:
+            _retype(node, format_name)
+
+    def _restore(self, node: ir.Node, indices: list[int]) -> None:
+        """Gives a node inputs in the type that they had; Cast takes them as they are."""
+        if node.op_type in {"Cast", "Shape", "Size"}:
+            return
+        for index in indices:
+            value = node.inputs[index]
+            if value is not None:
+                node.replace_input_with(index, self.casting.as_type(value, self.assigning.origin[value]))
+
+    def _control(self, node: ir.Node, format_name: str) -> None:
+        """Gives control flow, what its bodies carry and what they give back one format, and visits the bodies."""
+        known = self.assigning
+        for index in [*known.reads(node), *known.steers(node)]:
+            value = node.inputs[index]
+            if value is not None:
+                node.replace_input_with(index, self.casting.as_type(value, self.dtype_of(value, format_name)))
+        for body in bodies(node):
+            for value in body.inputs:
+                self._hold(value, format_name)
+            self.visit(body, format_name)
+            for position, value in enumerate(body.outputs):
+                if value in known.origin:
+                    body.outputs[position] = self.casting.as_type(value, self.dtype_of(value, format_name))
+        for value in node.outputs:
+            self._hold(value, format_name)
+
+    def _hold(self, value: ir.Value, format_name: str) -> None:
+        if value in self.assigning.origin:
+            value.type = ir.TensorType(self.dtype_of(value, format_name))
+            self.assigning.stored[value] = format_name
+
+
+def _wraps(value: ir.Value | None) -> bool:
+    return value is not None and isinstance(value.type, ir.SequenceType | ir.OptionalType)
+
+
+def _retype(node: ir.Node, format_name: str) -> None:
+    """Rewrites the attribute that says the element type of what a node gives."""
+    if node.op_type == "ConstantOfShape":
+        held = node.attributes["value"].as_tensor() if "value" in node.attributes else ir.tensor([0.0])
+        low, _ = low_tensor(held, format_name, held.name or "")
+        node.attributes["value"] = ir.AttrTensor("value", low)
+    elif node.op_type in DTYPE_ATTRIBUTES and not node.domain:
+        name = DTYPE_ATTRIBUTES[node.op_type]
+        node.attributes[name] = ir.AttrInt64(name, int(HALF[format_name]))

@@ -1,0 +1,77 @@
+"""The way back from a typed model: what it would compute without its low formats, and what it reads at its borders.
+
+A model whose original is lost can still be held against itself: with every float16 and bfloat16 value made float32. Its
+weights keep the numbers that they were rounded to, so that what rounding them cost is not seen.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from parityscope.arithmetic._graphs import Names, all_values, feed, prepend
+from parityscope.arithmetic.detyping import retype
+from parityscope.arithmetic.element_types import infer_types
+from parityscope.arithmetic.opsets import prepared
+from parityscope.arithmetic.typed._casting import cast_node
+from parityscope.arithmetic.typed._constants import HALF
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from parityscope.records import Skip
+
+__all__ = ["low_formats", "reading", "unrounded"]
+
+_OLDEST = 7  # the oldest opset that ONNX Runtime runs
+
+
+def low_formats(model: ir.Model) -> list[str]:
+    """Which of "f16" and "bf16" the values of a model have by their own types, in this order."""
+    infer_types(model)
+    found = {value.dtype for value in all_values(model) if value.type is not None}
+    return [name for name, dtype in HALF.items() if dtype in found]
+
+
+def unrounded(model: ir.Model) -> tuple[ir.Model, list[Skip]]:
+    """A copy that computes and gives back float32 where `model` has float16 or bfloat16; inputs keep their types.
+
+    Also gives what could not be lifted: operators that may exist for their type only.
+
+    Raises:
+        ParityError: the opset is too old and cannot be converted up.
+    """
+    copy = prepared(model, _OLDEST)
+    infer_types(copy)
+    _, _, kept = retype(copy, Names(copy))
+    graph = copy.graph
+    for position, value in enumerate(graph.outputs):
+        node = value.producer()
+        if node is None or node.op_type != "Cast" or value.dtype not in HALF.values() or node.inputs[0] is None:
+            continue
+        name, source = str(value.name), node.inputs[0]
+        graph.outputs[position] = source
+        if not value.uses():
+            graph.remove(node, safe=True)
+            source.name = name
+    return copy, kept
+
+
+def reading(model: ir.Model, dtypes: Mapping[str, str]) -> bool:
+    """Makes inputs of float16 and bfloat16 that `dtypes` (numpy names) calls float32 take that, by a Cast down.
+
+    Edits `model`; says whether there were any.
+    """
+    names = Names(model)
+    found = False
+    for value in model.graph.inputs:
+        if value.dtype not in HALF.values() or dtypes.get(str(value.name)) != "float32" or value.dtype is None:
+            continue
+        uses = list(value.uses())
+        low, value.type = value.dtype, ir.TensorType(ir.DataType.FLOAT)
+        node = cast_node(value, low, names.fresh(value.name, "read"))
+        feed(uses, node.outputs[0])
+        prepend(model.graph, [node])
+        found = True
+    return found

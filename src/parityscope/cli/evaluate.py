@@ -1,0 +1,219 @@
+"""`parityscope evaluate`: the faithful error of anybody's FP16, BF16, mixed or quantized model, on a CPU."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import tempfile
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from parityscope.cli import _options as o
+from parityscope.cli._finish import finish
+from parityscope.errors import ParityError
+from parityscope.records import Finding, Skip, Target
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from parityscope.study import Posed
+
+__all__ = ["NAME", "command"]
+
+NAME = "evaluate"
+
+_OriginalOption = Annotated[Path | None, typer.Option("--reference", help="The FP32 original (.onnx).")]
+_LARGE = 1 << 20  # bytes; weights from this size on go into a file of their own. Chosen.
+
+
+def command(
+    model: Annotated[Path, typer.Argument(help="The model to evaluate (.onnx).", show_default=False)],
+    *,
+    inputs: o.InputsOption = "",
+    original: _OriginalOption = None,
+    preprocess: o.PreprocessOption = "",
+    stacked: o.StackedOption = False,
+    shapes: o.ShapesOption = None,
+    samples: o.SamplesOption = None,
+    seed: o.SeedOption = 0,
+    study: o.StudyOption = None,
+    format_name: o.FormatOption = "text",
+    declared: o.DeclaredOption = "",
+    budget: o.BudgetOption = None,
+    policy: o.PolicyOption = None,
+    memory: o.MemoryOption = "512MiB",
+    redact: o.RedactOption = False,
+    quiet: o.QuietOption = False,
+) -> int:
+    """Rounds what a typed model stores in low formats, compares it with its original, and tells what a CPU hides."""
+    from parityscope.backends.targets import format_target
+    from parityscope.study import Question, Settings, examine, posed
+
+    progress = o.progress_for(quiet=quiet)
+    with tempfile.TemporaryDirectory(prefix="parityscope-evaluate-") as scratch:
+        sides = _sides(model, original, Path(scratch))
+        question = Question(
+            model=sides.reference,
+            candidate=format_target(sides.target("sim")),
+            inputs=inputs,
+            preprocess=preprocess,
+            stacked=stacked,
+            shapes=o.shapes_of(shapes),
+            samples=samples,
+            seed=seed,
+            declared=declared or sides.declared,
+            budgets=o.budgets_of(budget),
+            policy=policy,
+        )
+        settings = Settings(layers=False, localize=False, causes=False, memory=o.size_of(memory))
+        settings = replace(settings, command=shlex.join(["parityscope", *sys.argv[1:]]))
+        with posed(question) as asked:
+
+            def work(folder: Path) -> dict[str, Any]:
+                folder.mkdir(parents=True, exist_ok=True)
+                document = examine(
+                    asked.case, asked.reference, asked.candidate, folder=folder, settings=settings, progress=progress
+                )
+                return _told(document, sides, _claims(asked, sides))
+
+            return finish(o.folder_for(model, study), format_name, work, keep_tensors=False, redact=redact, quiet=quiet)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sides:
+    """The files that are compared. `model` is what was given; `candidate` reads what the reference's inputs are."""
+
+    model: Path
+    original: Path | None
+    reference: Path
+    candidate: Path
+    declared: str
+    notes: tuple[Skip, ...]
+
+    def target(self, backend: str) -> Target:
+        """The candidate in a backend."""
+        return Target(backend=backend, options=(("model", str(self.candidate)),))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Claims:
+    """What ONNX Runtime's CPU provider makes of the model as it stands: relative L2 by output, or why nothing."""
+
+    errors: dict[str, float]
+    problem: str = ""
+
+
+def _sides(model: Path, original: Path | None, scratch: Path) -> _Sides:
+    """Makes the reference where there is none, and a candidate that takes the reference's samples.
+
+    Raises:
+        ParityError: a file cannot be read, or there is neither an original nor a low format.
+    """
+    from parityscope.arithmetic.typed.lifting import low_formats, reading, unrounded
+    from parityscope.case import load_model
+
+    given = load_model(model)
+    formats = low_formats(given.graph())
+    declared = formats[-1] if formats else ""  # of two formats the coarser one is what the model declares
+    if original is None and not formats:
+        raise ParityError(
+            f"{model.name} holds no float16 and no bfloat16 value: there is nothing in it to hold it against",
+            where=str(model),
+            fix="give the original: --reference ORIGINAL.onnx",
+        )
+    if original is None:
+        lifted, notes = unrounded(given.graph())
+        reference = _saved(lifted, scratch / "lifted" / model.name)
+        return _Sides(
+            model=model,
+            original=None,
+            reference=reference,
+            candidate=model,
+            declared=declared,
+            notes=(_no_original(), *notes),
+        )
+    read = given.graph()
+    differs = reading(read, {value.name: value.dtype for value in load_model(original).inputs})
+    return _Sides(
+        model=model,
+        original=original,
+        reference=original,
+        candidate=_saved(read, scratch / "read" / model.name) if differs else model,
+        declared=declared,
+        notes=(),
+    )
+
+
+def _no_original() -> Skip:
+    return Skip(
+        what="the rounding of the weights",
+        reason="no original was given: the reference is the model itself with its float16 and bfloat16 values and "
+        "Casts lifted to FP32, and its weights were rounded before",
+        fix="--reference ORIGINAL.onnx",
+    )
+
+
+def _saved(model: ir.Model, path: Path) -> Path:
+    import onnx_ir as ir
+
+    path.parent.mkdir()
+    ir.save(model, path, external_data="weights.bin", size_threshold_bytes=_LARGE)
+    return path
+
+
+def _claims(asked: Posed, sides: _Sides) -> _Claims:
+    """Compares the model as ONNX Runtime's CPU provider runs it with the reference, on the same samples."""
+    from parityscope.backends.recording import silent
+    from parityscope.prediction import distance
+    from parityscope.study._outputs import run_outputs
+
+    try:
+        run = run_outputs(asked.case, asked.reference, sides.target("ort"), {}, silent)
+    except ParityError as refusal:
+        return _Claims(errors={}, problem=refusal.problem)
+    return _Claims(errors={name: distance(found) for name, found in run.statistics.items()})
+
+
+def _told(document: dict[str, Any], sides: _Sides, claims: _Claims) -> dict[str, Any]:
+    """The document with the claims beside the faithful errors, and with the files that were given."""
+    from parityscope.study._folder import strict
+
+    faithful = {output["name"]: output["rel_l2"] for output in document["outputs"]}
+    finding = _finding(faithful, claims)
+    changed = dict(document)
+    changed["model"] = {**document["model"], "path": str(sides.original or sides.model), "name": sides.model.stem}
+    changed["candidate"] = {**document["candidate"], "target": f"sim?model={sides.model}"}
+    changed["findings"] = [*document["findings"], asdict(finding)]
+    # Only outputs are compared: that a typed model has Casts which its original lacks is no omission.
+    skipped = [skip for skip in document["skipped"] if skip["asked"] or not skip["what"].startswith("tensor ")]
+    changed["skipped"] = [*skipped, *(asdict(note) for note in sides.notes)]
+    plain: dict[str, Any] = strict(changed)
+    return plain
+
+
+def _finding(faithful: dict[str, Any], claims: _Claims) -> Finding:
+    pairs = [f"{name!r} {claimed:.3g} (rounded: {_number(faithful[name])})" for name, claimed in claims.errors.items()]
+    claim = (
+        f"It refuses to run the model: {claims.problem}"
+        if claims.problem
+        else f"Run there, the model seems to be off by {', '.join(pairs)}. It computes float16 "
+        "in float32 and leaves the roundings between operators out, at every optimization level: its figure is none "
+        "of a device that stores float16."
+    )
+    return Finding(
+        code="CLAIM",
+        title="What ONNX Runtime's CPU provider says of the same model",
+        role="information",
+        claim=claim,
+        confidence=1.0,
+        confidence_from="both were run on the same samples",
+        details={f"relative L2 of {name!r} there": claimed for name, claimed in claims.errors.items()},
+    )
+
+
+def _number(value: float | str) -> str:
+    """A number of a document, where those that are not finite are words."""
+    return value if isinstance(value, str) else f"{value:.3g}"

@@ -1,0 +1,151 @@
+"""What repairs do to a graph: find the nodes of a finding, give a node another constant, put one value in another's place.
+
+Names of values that others read by name (graph outputs, and whatever a repair replaces) are kept.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.case.graph import computing, constant_value, node_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import onnx_ir as ir
+
+    from parityscope.records import Finding
+
+__all__ = [
+    "array_of",
+    "consents",
+    "constant",
+    "insert",
+    "nodes_of",
+    "only_reader",
+    "prune",
+    "replace_value",
+    "scalar_of",
+    "set_input",
+]
+
+
+def nodes_of(model: ir.Model, finding: Finding) -> list[ir.Node]:
+    """The nodes of the main graph that a finding is about: details "node", else "nodes", else its site."""
+    details = finding.details
+    if "node" in details:
+        wanted = {str(details["node"])}
+    elif details.get("nodes"):
+        wanted = {str(name) for name in details["nodes"]}
+    else:
+        wanted = {finding.site.node} if finding.site is not None else set()
+    return [node for index, node in enumerate(computing(model)) if node_name(node, index) in wanted]
+
+
+def consents(finding: Finding, name: str) -> bool:
+    """Whether the reader agreed to repair `name`: details "consents" is a list of names of repairs."""
+    return name in finding.details.get("consents", ())
+
+
+def array_of(value: ir.Value | None) -> np.ndarray | None:
+    """The elements of a constant that no caller can override; None for anything else."""
+    if value is None or value.is_graph_input():
+        return None
+    tensor = constant_value(value)
+    return None if tensor is None else np.asarray(tensor.numpy())
+
+
+def scalar_of(value: ir.Value | None) -> float | None:
+    """The number in a constant of one element; None for anything else."""
+    array = array_of(value)
+    return float(array.reshape(())) if array is not None and array.size == 1 and array.dtype.kind != "b" else None
+
+
+def only_reader(value: ir.Value) -> ir.Node | None:
+    """The node that alone reads `value`; None where there are several, none, or the caller of the model reads it."""
+    readers = list(dict.fromkeys(node for node, _ in value.uses()))
+    return readers[0] if len(readers) == 1 and not value.is_graph_output() else None
+
+
+def constant(model: ir.Model, array: np.ndarray, name: str) -> ir.Value:
+    """A new initializer; its name is made one that the graph does not have."""
+    import onnx_ir as ir
+
+    taken = set(model.graph.initializers) | {str(value.name) for value in model.graph.inputs}
+    free, count = name, 1
+    while free in taken:
+        count += 1
+        free = f"{name}.{count}"
+    tensor = ir.tensor(np.ascontiguousarray(array).reshape(array.shape), name=free)
+    value = ir.Value(name=free, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape), const_value=tensor)
+    model.graph.register_initializer(value)
+    return value
+
+
+def set_input(model: ir.Model, node: ir.Node, position: int, array: np.ndarray, name: str) -> None:
+    """Makes a new constant the input of `node` at `position`; other readers of the old one keep it."""
+    value = constant(model, array, name)
+    old = node.inputs[position] if position < len(node.inputs) else None
+    if position >= len(node.inputs):
+        node.resize_inputs(position + 1)
+    node.replace_input_with(position, value)
+    if old is not None:
+        _drop_if_unread(model, old)
+
+
+def insert(
+    before: ir.Node,
+    operator: str,
+    inputs: Sequence[ir.Value | None],
+    name: str,
+    attributes: Sequence[ir.Attr] = (),
+    like: ir.Value | None = None,
+) -> ir.Value:
+    """A new node in front of `before`, in its graph; gives its output, of the element type of `like`."""
+    import onnx_ir as ir
+
+    kind = None if like is None else like.type
+    node = ir.Node("", operator, inputs, attributes=attributes, outputs=[ir.Value(name=name, type=kind)])
+    graph = before.graph
+    if graph is None:
+        raise ValueError("a node outside of a graph has no place to insert before")
+    graph.insert_before(before, node)
+    return node.outputs[0]
+
+
+def replace_value(model: ir.Model, old: ir.Value, new: ir.Value) -> None:
+    """Every reader of `old` reads `new`, which takes over its name and what is declared about it."""
+    for user, index in list(old.uses()):
+        user.replace_input_with(index, new)
+    for position, output in enumerate(model.graph.outputs):
+        if output is old:
+            model.graph.outputs[position] = new
+    name = old.name
+    old.name = f"{name}::old"
+    new.name = name
+    if new.type is None:
+        new.type = old.type
+    if new.shape is None:
+        new.shape = old.shape
+
+
+def prune(model: ir.Model, nodes: Iterable[ir.Node]) -> None:
+    """Removes those of `nodes`, and of the nodes before them, whose outputs nobody reads any more."""
+    waiting = list(nodes)
+    while waiting:
+        node = waiting.pop()
+        if node.graph is None or any(value.is_graph_output() or list(value.uses()) for value in node.outputs):
+            continue
+        sources = [value for value in node.inputs if value is not None]
+        model.graph.remove(node, safe=True)
+        for value in sources:
+            _drop_if_unread(model, value)
+        waiting.extend(before for value in sources if (before := value.producer()) is not None)
+
+
+def _drop_if_unread(model: ir.Model, value: ir.Value) -> None:
+    known = model.graph.initializers.get(str(value.name))
+    if known is value and not list(value.uses()) and not value.is_graph_output() and not value.is_graph_input():
+        model.graph.initializers.pop(str(value.name))

@@ -1,0 +1,156 @@
+"""Fold a power of two into neighbouring weights, so that a tensor or a parameter returns into range.
+
+What it changes: the weights and biases in front of the tensor are multiplied by 2^-k, and those behind it by 2^k (or
+the epsilon of a normalization by 4^-k). Between them everything is 2^k times smaller. It goes through whatever commutes
+with a scale: Relu, LeakyRelu, pooling, Reshape, Transpose, residual additions, bounds of Clip, squares and roots. A
+LayerNormalization or a normalization that was taken apart ends the segment, because the scale cancels there. No node is
+added or removed. A constant that other nodes read too is copied.
+
+Where it is not possible: the scale reaches an operator that does not commute with it (Sigmoid, Softmax), an input or an
+output of the model, the body of an If or Loop, or a constant that would leave the format or vanish in it.
+
+Why it repairs: a floating-point format loses nothing when everything is divided by a power of two, except range.
+
+Risk: what was smaller than 2^k times the format's smallest number vanishes, now that everything is 2^k times smaller.
+Intermediate tensors differ from the original's by the factor, for whoever reads them by name.
+
+Cost: none. In FP32 the outputs are the same bit for bit, barring subnormals and kernels that choose another order of
+summation for other weights.
+
+How to undo: keep the original file; the repair only ever writes a copy.
+
+What the finding says: details "node" (or its site), "tensor" (one of its outputs; else the first), "reaches" or "value"
+(the largest magnitude of the tensor, or of the parameter), "parameter" (its name), "vanished" or "subnormal" (how many of
+its elements are too small: then it is made larger), "format" (default f16), or "exponent" (the tensor becomes 2^exponent
+times as large, whatever else is said).
+
+Sources: Meller, Finkelstein, Almog, Grobman, "Same, Same But Different", ICML 2019 (scale equivariance of networks);
+Nagel et al., "Data-Free Quantization", ICCV 2019 (equalization across layers).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from parityscope.arithmetic import format_named
+from parityscope.repairs import Repair
+from parityscope.repairs._editing import array_of, nodes_of, set_input
+from parityscope.repairs._exponents import attribute_of, scaled, solve
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from parityscope.arithmetic import Format
+    from parityscope.records import Finding
+    from parityscope.repairs._exponents import Scaling
+
+__all__ = ["REPAIR", "write_scaling"]
+
+# Two bits above the largest magnitude that was seen, for samples that were not: chosen.
+_HEADROOM = 4.0
+_MORE = 6  # exponents tried above the least: roots, cubes and squares of squares ask for multiples of 2, 3 or 4
+
+
+def _apply(model: ir.Model, finding: Finding) -> str | None:
+    nodes = nodes_of(model, finding)
+    if not nodes:
+        return None
+    number_format = format_named(str(finding.details.get("format", "f16")))
+    node = nodes[0]
+    tensor = next((value for value in node.outputs if value.name == finding.details.get("tensor")), node.outputs[0])
+    for exponent in _exponents(node, finding, number_format):
+        scaling = solve(model.graph, {tensor: exponent}, number_format)
+        if scaling is None or not _repaired(node, finding, scaling, number_format):
+            continue
+        count = write_scaling(model, scaling)
+        if count:
+            others = len(scaling.values) - 1
+            return (
+                f"{tensor.name} is 2^{exponent} times as large, and {others} tensors around it follow, by powers of two in "
+                f"{count} constants; no node was added{_room(finding, exponent, number_format)}"
+            )
+    return None
+
+
+def _exponents(node: ir.Node, finding: Finding, number_format: Format) -> list[int]:
+    details = finding.details
+    if "exponent" in details:
+        return [int(details["exponent"])]
+    if details.get("vanished") or details.get("subnormal"):
+        size = _size(node, finding)
+        if not 0.0 < size < number_format.smallest_normal / number_format.unit_roundoff:
+            return []
+        # At best the elements down to a unit roundoff of the largest become normal; at least the largest does.
+        goals = (number_format.smallest_normal / number_format.unit_roundoff, number_format.smallest_normal)
+        most, least = (math.ceil(math.log2(goal / size)) for goal in goals)
+        return list(range(most, max(least, 1) - 1, -1))
+    reached = abs(float(details.get("reaches", details.get("value", 0.0))))
+    if not math.isfinite(reached) or reached <= number_format.largest:
+        return []
+    bare, least = (math.ceil(math.log2(reached * room / number_format.largest)) for room in (1.0, _HEADROOM))
+    # An epsilon that would vanish may leave no room for the headroom; then as much of it as there can be.
+    return [-each for each in (*range(least, least + _MORE), *range(least - 1, bare - 1, -1))]
+
+
+def _room(finding: Finding, exponent: int, number_format: Format) -> str:
+    reached = abs(float(finding.details.get("reaches", 0.0))) * 2.0**exponent
+    return f"; it now reaches {reached:.4g} of {number_format.largest:g}" if reached else ""
+
+
+def _size(node: ir.Node, finding: Finding) -> float:
+    """The largest magnitude in the parameter that a finding blames; 0 where the node does not read it."""
+    name = finding.details.get("parameter")
+    arrays = [array_of(value) for value in node.inputs if value is not None and value.name == name]
+    return max(
+        (float(abs(array.astype("float64")).max(initial=0.0)) for array in arrays if array is not None), default=0.0
+    )
+
+
+def _repaired(node: ir.Node, finding: Finding, scaling: Scaling, number_format: Format) -> bool:
+    """Whether the parameter that a finding blames comes into range; true where it blames none."""
+    name = finding.details.get("parameter")
+    if name is None or "exponent" in finding.details:
+        return True
+    for position, value in enumerate(node.inputs):
+        array = array_of(value)
+        if value is not None and value.name == name and array is not None:
+            size = _size(node, finding) * 2.0 ** scaling.constants.get((node, ("in", position)), 0)
+            return number_format.smallest_normal <= size <= number_format.largest
+    return False
+
+
+def write_scaling(model: ir.Model, scaling: Scaling) -> int:
+    """Puts the scaled constants and attributes into the graph; gives their number, 0 where one would not be exact."""
+    import onnx_ir as ir
+
+    arrays, attributes = {}, {}
+    for (node, (kind, position)), exponent in scaling.constants.items():
+        if kind == "attr":
+            value = attribute_of(node, str(position)) * 2.0**exponent
+            if abs(value) < _FP32_SMALLEST:
+                return 0
+            attributes[node, str(position)] = value
+            continue
+        array = array_of(node.inputs[int(position)])
+        changed = None if array is None else scaled(array, exponent)
+        if changed is None:
+            return 0
+        arrays[node, int(position)] = changed
+    for (node, name), value in attributes.items():
+        node.attributes[name] = ir.AttrFloat32(name, value)
+    for (node, index), array in arrays.items():
+        old = node.inputs[index]
+        set_input(model, node, index, array, f"{'' if old is None else old.name}::scaled")
+    return len(arrays) + len(attributes)
+
+
+_FP32_SMALLEST = 2.0**-126  # IEEE 754-2019 binary32: a smaller epsilon would lose digits as an attribute
+
+REPAIR = Repair(
+    name="scale_into_range",
+    title="Fold a power of two into neighbouring weights",
+    risk="tensors between the changed weights are smaller by the factor: what is tiny there may vanish",
+    apply=_apply,
+    exact=True,
+)

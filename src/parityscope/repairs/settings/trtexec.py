@@ -1,0 +1,66 @@
+"""TensorRT 8 to 10: the precision of layers, as a command line of trtexec.
+
+`--layerPrecisions` says what a layer computes in and `--layerOutputTypes` what it gives, "+" between the outputs;
+`--precisionConstraints=obey` makes them binding. trtexec parts the list at commas and each item at its colon, so that
+layers with one of these in their names cannot be written here. A wildcard is not needed: other layers follow `--fp16`.
+
+Sources: trtexec --help of TensorRT 10; samples/common/sampleOptions.cpp (how the lists are parted).
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from parityscope.records import Skip
+from parityscope.repairs.settings import Exporter, Text
+from parityscope.repairs.settings._nodes import located
+from parityscope.repairs.settings._tensorrt import REMOVED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx_ir as ir
+
+    from parityscope.repairs.settings._nodes import Placed
+
+__all__ = ["EXPORTER"]
+
+_SPELT = {"f32": "fp32", "f16": "fp16", "bf16": "bf16"}
+
+
+def _write(kept: Mapping[str, str], model: ir.Model, low: str) -> Text:
+    nodes = located(kept, model)
+    said = [placed for placed in nodes if not set(placed.layer) & set(",:") and placed.outputs]
+    words = ["trtexec", "--onnx=MODEL.onnx", f"--{_SPELT[low]}"]
+    if any(placed.format_name == "bf16" for placed in said) and low != "bf16":
+        words.append("--bf16")
+    if said:
+        words.append("--precisionConstraints=obey")
+        words.append("--layerPrecisions=" + ",".join(f"{one.layer}:{_SPELT[one.format_name]}" for one in said))
+        words.append("--layerOutputTypes=" + ",".join(f"{one.layer}:{_types(one)}" for one in said))
+    words.append("--saveEngine=ENGINE.plan")
+    comment = "".join(f"# {line}\n" for line in REMOVED.splitlines())
+    return Text(
+        kind="trtexec",
+        filename="build_with_precisions.sh",
+        text=comment + " \\\n  ".join(shlex.quote(word) for word in words) + "\n",
+        notes=tuple(_unsaid(placed) for placed in nodes if placed not in said),
+    )
+
+
+def _types(placed: Placed) -> str:
+    return "+".join([_SPELT[placed.format_name]] * len(placed.outputs))
+
+
+def _unsaid(placed: Placed) -> Skip:
+    if not placed.outputs:
+        return Skip(what=f"node {placed.key}", reason="it gives no floats: its layer has no precision to set")
+    return Skip(
+        what=f"node {placed.key}",
+        reason="its name holds a comma or a colon, at which trtexec parts its lists",
+        fix="rename it, or use the Python script (kind tensorrt)",
+    )
+
+
+EXPORTER = Exporter(name="trtexec", title="TensorRT 8-10, layer precisions of trtexec", write=_write)
