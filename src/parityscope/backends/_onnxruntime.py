@@ -152,6 +152,9 @@ def _options(optimization: str, threads: int, custom_ops: str) -> Any:
     options.log_severity_level = _SILENT
     _share_arena()
     options.add_session_config_entry("session.use_env_allocators", "1")
+    # Threads that wait busily for more work take the cores from the next session: with two sessions in turn on two cores, a
+    # run of the PP-OCRv4 detector took 0.094 s with spinning and 0.042 s without, and as long alone (measured).
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if threads:
         options.intra_op_num_threads = threads
     for library in libraries(custom_ops):
