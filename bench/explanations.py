@@ -247,6 +247,25 @@ def normalization(generator: np.random.Generator) -> Layer:
     )
 
 
+def depthwise(generator: np.random.Generator) -> Layer:
+    channels, size = int(generator.integers(4, 17)), int(generator.integers(8, 16))
+    parameters = {
+        "w": generator.normal(0, 0.2, (channels, 1, 5, 5)).astype(np.float32),
+        "b": generator.normal(0, 0.5, channels).astype(np.float32),
+    }
+    return Layer(
+        text=chain([f"Conv<group = {channels}, pads = [2, 2, 2, 2]>(x, w, b)"], 4),
+        parameters=parameters,
+        feeds={"x": numbers(generator, 1, channels, size, size)},
+    )
+
+
+def division(generator: np.random.Generator) -> Layer:
+    divisor = np.array(float(generator.choice([3.0, 6.0, 7.0, 0.3])), np.float32)
+    feeds = {"x": generator.normal(0, 1, (2, 9, 32)).astype(np.float32)}
+    return Layer(text=chain(["Div(x, divisor)"], 3), parameters={"divisor": divisor}, feeds=feeds)
+
+
 def batch_normalization(generator: np.random.Generator) -> Layer:
     channels = int(generator.integers(3, 17))
     parameters = {
@@ -481,6 +500,44 @@ def _accumulated(truth: str) -> Callable[[np.random.Generator], Plant]:
     return plant
 
 
+def shuffled(layer: Layer, generator: np.random.Generator) -> Plant:
+    """A depthwise convolution in FP16 whose accumulator is FP16 too, its taps in a random order."""
+    feeds = {"x": f16(layer.feeds["x"])}
+    padded = np.pad(feeds["x"].astype(np.float64), [(0, 0), (0, 0), (2, 2), (2, 2)])
+    weight = f16(layer.parameters["w"]).astype(np.float64)
+    rows, columns = feeds["x"].shape[2:]
+    total = np.zeros(feeds["x"].shape)
+    for tap in generator.permutation(25):
+        row, column = divmod(int(tap), 5)
+        window = padded[:, :, row : row + rows, column : column + columns]
+        total = (total + window * weight[None, :, 0, row, column, None, None]).astype(np.float16).astype(np.float64)
+    bias = f16(layer.parameters["b"]).astype(np.float64)
+    candidate = (total + bias[:, None, None]).astype(np.float16).astype(np.float32)
+    return Plant(truth="f16_accumulation", layer=layer, feeds=feeds, candidate=candidate, base="f16_inputs_output")
+
+
+def tensor_core(image: np.ndarray, weight: np.ndarray, block: int = 8) -> np.ndarray:
+    """(m, k) times (k, n) in TF32 as Hopper's tensor cores: 25 fraction bits after alignment, then cut to FP32."""
+    image, weight = tf32_nearest(image).astype(np.float64), tf32_nearest(weight).astype(np.float64)
+    total = np.zeros((image.shape[0], weight.shape[1]))
+    for start in range(0, image.shape[1], block):
+        terms = [image[:, [k]] * weight[[k]] for k in range(start, min(start + block, image.shape[1]))]
+        terms = np.stack([*terms, total])
+        unit = 2.0 ** (np.frexp(np.abs(terms).max(axis=0))[1] - 1.0 - 25.0)
+        exact = (np.trunc(terms / unit) * unit).sum(axis=0)
+        near = exact.astype(np.float32)
+        total = np.where(np.abs(near) > np.abs(exact), np.nextafter(near, np.float32(0)), near).astype(np.float64)
+    return total.astype(np.float32)
+
+
+def reciprocal(generator: np.random.Generator) -> Plant:
+    layer = division(generator)
+    rounding = f16 if generator.random() < 0.5 else bf16
+    feeds = {"x": rounding(layer.feeds["x"])}
+    factor = rounding(np.float32(1) / rounding(layer.parameters["divisor"]))
+    return Plant(truth="", layer=layer, feeds=feeds, candidate=rounding((feeds["x"] * factor).astype(np.float32)))
+
+
 def saturated(generator: np.random.Generator) -> Plant:
     layer = batch_normalization(generator)
     variance = np.array(layer.parameters["variance"])
@@ -698,6 +755,7 @@ PLANTS: dict[str, Callable[[np.random.Generator], Plant]] = {
     "f8e4m3": _operands(scaled_cast(ml_dtypes.float8_e4m3fn, 448)),
     "f8e5m2": _operands(scaled_cast(ml_dtypes.float8_e5m2, 57344)),
     "int8": _operands(int8),
+    "reciprocal_division": reciprocal,
     "saturated_weights": saturated,
     "flushed_subnormals": flushed,
     "clip_bound": clip_bound,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from parityscope.explanation.evidence import grid_share
 from parityscope.explanation.records import Options
 from parityscope.explanation.regression import above_floor, chi_square_tail, discovery_cutoff, regress
 from parityscope.localization import Sides, localize
+from parityscope.trace import write_safetensors
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -204,6 +206,150 @@ def test_beyond_float16s_range_tf32_stands_alone() -> None:
     assert not {name for name in names if name.startswith("f16")}
 
 
+def test_roundings_inside_a_region_are_expected_of_the_declared_arithmetic_by_their_size() -> None:
+    # The product alone is stored in BF16 on the way: no variant rounds there and nowhere else behind it.
+    layer = bench.matmul(np.random.default_rng(6), activation="Tanh(t)")
+    image, weight = bench.bf16(layer.feeds["x"]), bench.bf16(layer.parameters["w"])
+    product = bench.bf16(np.matmul(image, weight))
+    candidate = np.tanh(bench.bf16(product) + layer.parameters["b"])
+    found = explain(bench.region(layer), layer.feeds, candidate, Options(declared="bf16"))
+    assert found.status == "expected"
+    assert not found.is_bug
+    # Nothing declared excuses it, and a larger error is not of that size.
+    assert explain(bench.region(layer), layer.feeds, candidate).is_bug
+    replayed = bench.run(layer, layer.feeds)
+    larger = (replayed + 6 * (candidate - replayed)).astype(np.float32)
+    assert explain(bench.region(layer), layer.feeds, larger, Options(declared="bf16")).is_bug
+
+
+def test_scales_are_folded_into_weights_before_they_are_rounded() -> None:
+    generator = np.random.default_rng(8)
+    layer = bench.conv(generator, activation="")
+    gain, shift = np.float32(2.1), np.float32(0.7)
+    text = layer.text.replace("y = Conv", "t0 = Conv").replace(
+        "\n}", "\nt1 = Mul(t0, gain)\nt2 = Add(t1, shift)\ny = Relu(t2)\n}"
+    )
+    scaled = {**layer.parameters, "gain": np.array([gain]), "shift": np.array([shift])}
+    region = bench.region(bench.Layer(text=text, parameters=scaled, feeds=layer.feeds))
+    folded = {"w": bench.bf16(layer.parameters["w"] * gain), "b": bench.bf16(layer.parameters["b"] * gain + shift)}
+    fused = bench.Layer(text=layer.text, parameters=folded, feeds=layer.feeds)
+    feeds = {"x": bench.bf16(layer.feeds["x"])}
+    candidate = bench.bf16(np.maximum(bench.run(fused, feeds), 0))
+    found = explain(region, feeds, candidate)
+    assert found.by[0].hypothesis == "bf16_inputs_output"
+    assert "folded" in found.by[0].words
+
+
+def test_half_accumulation_in_an_unknown_order_is_expected_where_half_is_declared() -> None:
+    generator = np.random.default_rng(11)
+    plant = bench.shuffled(bench.depthwise(generator), generator)
+    found = explain(bench.region(plant.layer), plant.feeds, plant.candidate, Options(declared="f16"))
+    assert found.status == "expected"
+    assert not found.is_bug
+    assert found.by[0].hypothesis == "f16_accumulation"
+    for declared in ("", "f32", "tf32", "bf16"):
+        options = Options(declared=declared)
+        assert explain(bench.region(plant.layer), plant.feeds, plant.candidate, options).status == "unexplained"
+
+
+def test_half_accumulation_excuses_no_larger_error_and_no_fault_in_one_channel() -> None:
+    generator = np.random.default_rng(12)
+    plant = bench.shuffled(bench.depthwise(generator), generator)
+    options = Options(declared="f16")
+    scaled = np.array(plant.candidate)
+    scaled[:, 1] *= np.float32(1.05)
+    assert explain(bench.region(plant.layer), plant.feeds, scaled, options).is_bug
+    spoilt = np.array(plant.candidate)
+    spoilt[0, 2, 3, 4] += np.float32(0.25)
+    assert explain(bench.region(plant.layer), plant.feeds, spoilt, options).is_bug
+    # Three times the error of that arithmetic in every element is beyond the margin of two.
+    exact = bench.run(plant.layer, plant.feeds)
+    larger = (exact + 3 * (plant.candidate - exact)).astype(np.float32)
+    assert explain(bench.region(plant.layer), plant.feeds, larger, options).is_bug
+
+
+@pytest.mark.parametrize(("given", "truth"), [("alpha = 0.1666667", "f16"), ("", "f16"), ("alpha = 0.1666667", "bf16")])
+def test_an_attribute_rounded_to_the_storage_format_is_arithmetic(given: str, truth: str) -> None:
+    rounding = getattr(bench, truth)
+    alpha = np.array([0.1666667 if given else 0.2], np.float32)
+    layer = bench.Layer(
+        text=bench.chain([f"HardSigmoid<{given}>(x)" if given else "HardSigmoid(x)"], 3),
+        parameters={},
+        feeds={"x": rounding(np.random.default_rng(2).normal(0, 2, (2, 9, 64)).astype(np.float32))},
+    )
+    candidate = rounding(np.clip(layer.feeds["x"] * rounding(alpha) + np.float32(0.5), 0, 1).astype(np.float32))
+    found = explain(bench.region(layer), layer.feeds, candidate)
+    assert found.by[0].hypothesis == f"{truth}_inputs_output"
+    assert "attributes rounded too" in found.by[0].words
+    assert not found.is_bug
+
+
+def test_division_by_a_reciprocal_in_single_precision_stays_within_the_floor() -> None:
+    layer = bench.division(np.random.default_rng(3))
+    candidate = layer.feeds["x"] * (np.float32(1) / layer.parameters["divisor"])
+    found = explain(bench.region(layer), layer.feeds, candidate.astype(np.float32))
+    assert found.status in {"within floor", "exact"}
+
+
+def _long_product() -> Any:
+    generator = np.random.default_rng(5)
+    layer = bench.matmul(generator, activation="")
+    weight = generator.normal(0, 0.02, (1536, 12)).astype(np.float32)
+    weight[:, 3] = np.abs(weight[:, 3])
+    feeds = {"x": np.abs(generator.normal(0, 1, (1, 24, 1536))).astype(np.float32)}
+    parameters = {"w": weight, "b": generator.normal(0, 0.5, 12).astype(np.float32)}
+    return replace(layer, feeds=feeds, parameters=parameters)
+
+
+@pytest.mark.parametrize("block", [4, 8])
+def test_the_accumulator_of_tensor_cores_is_no_bug_of_a_tf32_product(block: int) -> None:
+    # Channel 3 adds numbers of one sign: what is cut off adds up over 1536 terms, and is above the floor of FP32.
+    layer = _long_product()
+    product = bench.tensor_core(layer.feeds["x"][0], layer.parameters["w"], block)
+    candidate = (product + layer.parameters["b"])[None]
+    for declared in ("", "tf32"):
+        found = explain(bench.region(layer), layer.feeds, candidate, Options(declared=declared))
+        assert found.by[0].hypothesis == "tf32_nearest"
+        assert found.by[0].channels_above == 0
+
+
+def test_a_channels_factor_of_nearly_one_is_no_claim() -> None:
+    # A slow bias of one part in a million in one channel, too little to be a factor and too much for the floor.
+    layer = _long_product()
+    operands = bench.emulated(layer, layer.feeds, np.random.default_rng(0), operands=bench.tf32_nearest)
+    candidate = np.array(operands)
+    candidate[0, ::2, 7] *= np.float32(1 + 2e-5)
+    candidate[0, 1::2, 7] *= np.float32(1 - 2e-5)
+    found = explain(bench.region(layer), layer.feeds, candidate)
+    assert not [each for each in (*found.by, *found.rejected) if each.hypothesis == "channel_scaled"]
+
+
+def test_a_fitted_factor_is_told_with_the_digits_that_matter() -> None:
+    layer = bench.conv(np.random.default_rng(9), activation="")
+    weight = np.array(layer.parameters["w"])
+    weight[1] *= np.float32(1.000345)
+    changed = replace(layer, parameters={**layer.parameters, "w": weight})
+    found = explain(bench.region(layer), layer.feeds, bench.run(changed, layer.feeds))
+    assert found.by[0].hypothesis == "channel_scaled"
+    assert found.by[0].parameter == pytest.approx(1.000345, abs=3e-6)
+    assert "1.0003" in found.by[0].words
+
+
+def test_what_the_budget_does_not_allow_is_skipped() -> None:
+    layer = bench.conv(np.random.default_rng(2), activation="")
+    noise = np.random.default_rng(3)
+    candidate = bench.run(layer, layer.feeds) + noise.normal(0, 0.1, bench.run(layer, layer.feeds).shape)
+    full, poor = (
+        explain(bench.region(layer), layer.feeds, candidate.astype(np.float32), Options(seconds=seconds))
+        for seconds in (60.0, 0.01)
+    )
+    assert not [skip for skip in full.skipped if "budget" in skip.reason]
+    assert [skip for skip in poor.skipped if "budget" in skip.reason]
+    assert poor.status == full.status == "unexplained"
+    again = explain(bench.region(layer), layer.feeds, candidate.astype(np.float32), Options(seconds=0.01))
+    assert as_json(again) == as_json(poor)
+
+
 @pytest.mark.parametrize("shape", [(0,), (1,), (3, 1)])
 def test_small_and_empty_tensors(shape: tuple[int, ...]) -> None:
     letters = ",".join("NC"[: len(shape)])
@@ -252,9 +398,9 @@ def _network(folder: Path, name: str, high: str) -> Path:
     return folder / name
 
 
-def test_the_suspect_of_a_localization_is_explained(tmp_path: Path) -> None:
+def _sides(tmp_path: Path, wrong_bound: str) -> Sides:
     model = load_model(_network(tmp_path, "right.onnx", "high"))
-    wrong = load_model(_network(tmp_path, "wrong.onnx", ""))
+    wrong = load_model(_network(tmp_path, "wrong.onnx", wrong_bound))
     arrays = {"x": np.random.default_rng(5).normal(0, 1, (1, 8, 12, 12)).astype(np.float32)}
     sample = Sample(index=0, name="sample", arrays=arrays)
     inputs = Inputs(origin="test", names=("x",), sha256="", indices=(0,), read=lambda _: sample)
@@ -268,10 +414,32 @@ def test_the_suspect_of_a_localization_is_explained(tmp_path: Path) -> None:
         for each, label in ((model, "reference"), (wrong, "candidate"))
     ]
     pairing = {name: name for name in traces[0].names}
-    sides = Sides(model=model, inputs=inputs, reference=traces[0], candidate=traces[1], pairing=pairing)
-    localization = localize(model, inputs, traces[0], traces[1], pairing)
-    found = explain_suspects(sides, localization)
+    return Sides(model=model, inputs=inputs, reference=traces[0], candidate=traces[1], pairing=pairing)
+
+
+def _explained(sides: Sides) -> dict[str, Any]:
+    localization = localize(sides.model, sides.inputs, sides.reference, sides.candidate, dict(sides.pairing))
+    return explain_suspects(sides, localization)
+
+
+def test_the_suspect_of_a_localization_is_explained(tmp_path: Path) -> None:
+    found = _explained(_sides(tmp_path, ""))
     assert next(iter(found)) == "c"
     assert found["c"].by[0].hypothesis == "clip_bound"
     assert "upper bound 0.8 is lost" in found["c"].by[0].words
     assert not any(each.is_bug for name, each in found.items() if name != "c")
+
+
+@pytest.mark.parametrize(("together", "status"), [(True, "unexplained"), (False, "not testable")])
+def test_an_input_from_another_recorded_run_is_no_bug(tmp_path: Path, together: bool, status: str) -> None:
+    sides = _sides(tmp_path, "high")
+    arrays = {name: np.array(sides.candidate.get(0, name)) for name in ("a", "c")}
+    arrays["c"] += np.random.default_rng(1).normal(0, 0.1, arrays["c"].shape).astype(np.float32)
+    parts = [arrays] if together else [{name: array} for name, array in arrays.items()]
+    stored = [write_safetensors(tmp_path / f"part{number}.safetensors", part) for number, part in enumerate(parts)]
+    tensors = {(0, name): tensor for part in stored for name, tensor in part.items()}
+    candidate = replace(sides.candidate, tensors={**sides.candidate.tensors, **tensors})
+    found = _explained(replace(sides, candidate=candidate))
+    assert found["c"].status == status
+    assert found["c"].is_bug is together
+    assert together or "another run" in found["c"].skipped[-1].reason

@@ -20,7 +20,8 @@ from parityscope.explanation.regression import MARGIN
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from parityscope.explanation.weighing import Outcome, Scene
+    from parityscope.explanation.claims import Outcome, Scene
+
 
 __all__ = ["grid_share", "indistinguishable", "left_over", "ordered"]
 

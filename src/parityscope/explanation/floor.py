@@ -4,8 +4,15 @@ Second-moment model, u = 2^-24; a rounding has mean 0 and variance (0.4247 u)^2 
 
 * a product of length n: both sides add in an order of their own. With Q = sum (a_k b_k)^2 and y the result, the partial sums'
   squares add up to about n/2 Q + n/3 y^2 (random walk plus drift), so each side has the variance
-  (0.4247 u)^2 (n/2 Q + n/3 y^2 + y^2); Q is the same product of the squared operands. A tensor core's truncating
-  accumulator is off by 0.72 u on average in each of n/8 steps, together 0.72 u n/16 |y|: its square is added.
+  (0.4247 u)^2 (n/2 Q + n/3 y^2 + y^2); Q is the same product of the squared operands. A truncating accumulator of blocks
+  of 8 is off by 0.72 u on average in each of n/8 steps, together 0.72 u n/16 |y|: its square is added.
+* under a hypothesis that names the accumulator (`Accumulator`: unit v, K = n / block steps) its error is added, over all orders
+  of the terms: drawn without replacement, the partial sums S_k have sum_k E[S_k^2] = (K+1)/6 Q + (K+1)/3 y^2 and
+  E[(sum_k S_k)^2] = (K+1)^2/4 y^2 + K(K+1)/12 (Q - y^2/K). Rounding to nearest gives the variance (0.4247 v)^2 sum S_k^2. One
+  that drops bits, as tensor cores do, is off by 0.72 v S_k in every step and all in one direction, so that sums which end
+  small but were large on the way are off too; and each term of a block is cut to 25 fraction bits of the largest first,
+  a quarter of FP32's step each: with l = 0.72 (1 + block / 4), (l v)^2 (sum S_k)^2 + (0.446 v)^2 sum S_k^2, where
+  0.446^2 = 0.847^2 - 0.72^2. A bias is no part of S_k.
 * sums inside a normalization, a pooling or a Softmax: the same, as noise of the elements that enter (n/2 Q) and of the result
   (n/3 y^2).
 * functions (Exp, Erf, Tanh, ...): 4 units in the last place of the result, and one of what enters.
@@ -36,7 +43,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from parityscope.arithmetic.hypotheses import Variant
+    from parityscope.arithmetic.hypotheses import Accumulator, Variant
     from parityscope.explanation.running import Runner
 
 __all__ = ["noise_floor"]
@@ -44,9 +51,11 @@ __all__ = ["noise_floor"]
 _ROUNDING = 0.4247  # root mean square of a rounding to nearest, in u
 _TRUNCATION = 0.72  # mean of a rounding toward zero, in u
 _BLOCK = 8  # terms that a tensor core adds at once
+_SPREAD = 0.446  # standard deviation of a rounding toward zero, in u: its root mean square is 0.847
+_ALIGNED = 2.0 ** (23 - 25)  # of an FP32 step, to which tensor cores cut every term before they add (Hopper: 25 bits)
 _FUNCTION = 4.0  # units in the last place: what vendors promise of FP32 functions
 _BOTH = math.sqrt(2.0)  # two evaluations, each with noise of its own
-_ENLARGED = 1024.0
+_ENLARGED = 1024.0  # FP32's noise; that of a coarser accumulator is resolved as it is
 _DRAWS = 8
 _LEAST = 0.25  # of its channel's mean variance: eight draws can come out small by chance, not by four
 _EXACT = MOVES | {
@@ -73,14 +82,16 @@ def noise_floor(
 ) -> np.ndarray:
     """Standard deviation of the noise of the region's output under `variant`: float64, of its shape."""
     name = str(model.graph.outputs[0].name)
-    plain = _Plain(model=model, runner=runner)
+    plain = _Plain(model=model, runner=runner, accumulator=variant.accumulator)
+    coarse = variant.accumulator is not None and variant.accumulator.unit > _unit(np.zeros(0, np.float32))
+    enlarged = 1.0 if coarse else _ENLARGED
     with np.errstate(over="ignore", invalid="ignore"):
         clean = evaluate(model, feeds, runner, variant, plain)[name].astype(np.float64)
         total = np.zeros(clean.shape)
         for _ in range(_DRAWS):
-            draw = _Draw(sizes=plain.sizes, generator=generator)
+            draw = _Draw(sizes=plain.sizes, generator=generator, enlarged=enlarged)
             noisy = evaluate(model, feeds, runner, variant, draw)[name].astype(np.float64)
-            moved = (noisy - clean) / _ENLARGED
+            moved = (noisy - clean) / enlarged
             total += np.square(np.where(np.isfinite(moved), moved, 0.0))
     variance = total / _DRAWS
     if axis is None or variance.ndim == 0:
@@ -96,6 +107,7 @@ class _Plain:
 
     model: ir.Model
     runner: Runner
+    accumulator: Accumulator | None
     sizes: dict[str, np.ndarray] = field(default_factory=dict)
 
     def read(self, _node: ir.Node, array: np.ndarray) -> np.ndarray:
@@ -104,7 +116,7 @@ class _Plain:
     def computed(self, node: ir.Node, arrays: Sequence[np.ndarray | None], array: np.ndarray) -> np.ndarray:
         key = str(node.outputs[0].name)
         if key not in self.sizes:
-            size = _added(self.model, node, arrays, array, self.runner)
+            size = _added(self, node, arrays, array)
             self.sizes[key] = np.where(np.isfinite(size), size, 0.0).astype(array.dtype)
         return array
 
@@ -115,19 +127,20 @@ class _Draw:
 
     sizes: Mapping[str, np.ndarray]
     generator: np.random.Generator
+    enlarged: float
 
     def read(self, node: ir.Node, array: np.ndarray) -> np.ndarray:
         if node.op_type in _EXACT or node.op_type in _ONCE or node.op_type in PRODUCTS:
             return array
         terms = _length(node, array) if node.op_type in _SUMS else 1.0
-        size = _ENLARGED * _BOTH * _ROUNDING * _unit(array) * max(1.0, math.sqrt(terms / 2.0))
+        size = self.enlarged * _BOTH * _ROUNDING * _unit(array) * max(1.0, math.sqrt(terms / 2.0))
         return array + array * (size * self._normal(array))
 
     def computed(self, node: ir.Node, _arrays: Sequence[np.ndarray | None], array: np.ndarray) -> np.ndarray:
         size = self.sizes.get(str(node.outputs[0].name))
         if size is None or size.shape != array.shape:
             return array
-        return np.asarray(array + array.dtype.type(_ENLARGED) * size * self._normal(array), array.dtype)
+        return np.asarray(array + array.dtype.type(self.enlarged) * size * self._normal(array), array.dtype)
 
     def _normal(self, array: np.ndarray) -> np.ndarray:
         return self.generator.standard_normal(array.shape, np.float32).astype(array.dtype)
@@ -137,17 +150,19 @@ def _unit(array: np.ndarray) -> float:
     return float(np.finfo(array.dtype).eps) / 2.0
 
 
-def _added(
-    model: ir.Model, node: ir.Node, arrays: Sequence[np.ndarray | None], array: np.ndarray, runner: Runner
-) -> np.ndarray:
+def _added(plain: _Plain, node: ir.Node, arrays: Sequence[np.ndarray | None], array: np.ndarray) -> np.ndarray:
     """Standard deviation of what one node adds, of the shape of its result."""
     unit = _unit(array)
     size = np.abs(array.astype(np.float64))
     if node.op_type in PRODUCTS:
         terms = _terms(node, arrays, array)
-        squares = run_node(model, node, _squared(node, arrays), runner)[0].astype(np.float64)
+        squares = run_node(plain.model, node, _squared(node, arrays), plain.runner)[0].astype(np.float64)
         squares = np.where(np.isfinite(squares), squares, np.square(size))
         rounding = 2.0 * (_ROUNDING * unit) ** 2 * (terms / 2.0 * squares + (terms / 3.0 + 1.0) * np.square(size))
+        if plain.accumulator is not None:
+            return np.asarray(
+                np.sqrt(rounding + _accumulation(plain.accumulator, terms, squares, _summed2(node, arrays, array)))
+            )
         return np.sqrt(rounding + np.square(_TRUNCATION * unit * terms / (2 * _BLOCK) * size))
     if node.op_type in _EXACT:
         return np.zeros_like(size)
@@ -156,6 +171,30 @@ def _added(
     first = arrays[0] if arrays else None
     terms = _length(node, first) if node.op_type in _SUMS and first is not None else 0.0
     return _BOTH * unit * size * math.sqrt(_FUNCTION**2 + _ROUNDING**2 * terms / 3.0)
+
+
+def _summed2(node: ir.Node, arrays: Sequence[np.ndarray | None], array: np.ndarray) -> np.ndarray:
+    """The squared sum of products, before a bias: what a bias cancels was summed up all the same."""
+    result = array.astype(np.float64)
+    bias = arrays[2] if len(arrays) > 2 and node.op_type in {"Conv", "Gemm"} else None
+    if bias is None:
+        return np.square(result)
+    if node.op_type == "Conv":
+        return np.asarray(np.square(result - bias.reshape(1, -1, *[1] * (result.ndim - 2))))
+    factor = node.attributes["beta"].as_float() if "beta" in node.attributes else 1.0
+    return np.asarray(np.square(result - factor * bias.astype(np.float64)))
+
+
+def _accumulation(accumulator: Accumulator, terms: float, squares: np.ndarray, result2: np.ndarray) -> np.ndarray:
+    """Mean square of an accumulator's error over all orders of `terms`: of their `squares` and the squared result."""
+    steps = max(1.0, terms / accumulator.block)
+    partial = (steps + 1.0) / 6.0 * squares + (steps + 1.0) / 3.0 * result2
+    if not accumulator.truncates:
+        return np.asarray((_ROUNDING * accumulator.unit) ** 2 * partial)
+    spread = np.maximum(squares - result2 / steps, 0.0)
+    drift = (steps + 1.0) ** 2 / 4.0 * result2 + steps * (steps + 1.0) / 12.0 * spread
+    lost = _TRUNCATION * (1.0 + _ALIGNED * accumulator.block)
+    return np.asarray(accumulator.unit**2 * (lost**2 * drift + _SPREAD**2 * partial))
 
 
 def _squared(node: ir.Node, arrays: Sequence[np.ndarray | None]) -> list[np.ndarray | None]:

@@ -47,10 +47,10 @@ class Explanation:
     """What explains the error that a region introduced at `tensor`.
 
     `status`: "exact" (nothing introduced), "within floor" (FP32 noise), "explained" (by `by`, a set that cannot be told
-    apart, the likeliest first), "expected" (several nodes whose inner roundings are not known; no larger than the rounding
-    of the declared arithmetic), "unexplained" (a candidate bug: `left` describes where the error lies) or "not
-    testable" (`skipped` says why). `rejected` are the best that failed. `evidence` says what separates the
-    members of `by`, or that nothing does.
+    apart, the likeliest first), "expected" (by size: several nodes whose inner roundings are not known, or sums in the
+    declared format in an order that is not known, which `by` then names), "unexplained" (a candidate bug: `left` describes
+    where the error lies) or "not testable" (`skipped` says why). `rejected` are the best that failed. `evidence` says what
+    separates the members of `by`, or that nothing does.
     """
 
     tensor: str
@@ -73,13 +73,13 @@ class Options:
     """How to explain.
 
     `declared` is the format that the candidate says it computes in, or was seen to execute ("" when nobody knows); it
-    decides between hypotheses that the numbers cannot tell apart. `seed` draws the floor's noise. `evaluations` bounds
-    how many variants are run with another function.
+    decides between hypotheses that the numbers cannot tell apart. `seed` draws the floor's noise. `seconds` bounds what is
+    tried for one region; they are estimated from its size (`budget`), so that a busy machine finds the same.
     """
 
     declared: str = ""
     seed: int = 0
-    evaluations: int = 2000
+    seconds: float = 4.0
 
 
 def as_json(explanation: Explanation) -> dict[str, Any]:

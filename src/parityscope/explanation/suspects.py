@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.case.graph import constant_value, region
 from parityscope.errors import ParityError
-from parityscope.explanation.explaining import Weighed, decide, weigh_arithmetic
+from parityscope.explanation.explaining import decide
 from parityscope.explanation.records import Explanation, Options
 from parityscope.explanation.running import Runner
+from parityscope.explanation.weighed import Weighed, weigh_arithmetic
 from parityscope.records import Skip
+from parityscope.trace import StoredTensor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import onnx_ir as ir
 
@@ -61,7 +64,9 @@ def explain_suspects(
             found[tensor] = outcome
     for tensor, each in weighed.items():
         others = [other.best.chances for name, other in weighed.items() if name != tensor]
-        found[tensor] = decide(each, np.concatenate([np.zeros(0), *others]), options)
+        verdict = decide(each, np.concatenate([np.zeros(0), *others]), options)
+        apart = _runs_apart(sides, sample, tensor, each.scene.feeds) if verdict.status == "unexplained" else ""
+        found[tensor] = _refused(tensor, apart, verdict) if apart else verdict
     order = [suspect.site.tensor for suspect in localization.suspects]
     return {tensor: found[tensor] for tensor in order if tensor in found}
 
@@ -121,7 +126,33 @@ def _feeds(small: ir.Model, sides: Sides, sample: int) -> dict[str, np.ndarray]:
     return {name: given[name] if name in given else sides.its(sample, name) for name in names}
 
 
-def _refused(tensor: str, reason: str) -> Explanation:
-    return Explanation(
-        tensor=tensor, status="not testable", skipped=(Skip(what=f"explanation of {tensor}", reason=reason),)
+def _runs_apart(sides: Sides, sample: int, tensor: str, feeds: Mapping[str, np.ndarray]) -> str:
+    """Why c and c_in may not belong together: the candidate's tensors of one region came from several recorded runs.
+
+    Each part of a recording is a session of its own, and engines that time their kernels before they choose give other
+    numbers in every session. Then what such a region introduced holds what was inherited up to there, once more.
+    """
+    own = _run_of(sides, sample, tensor)
+    given = sides.inputs.sample(sample).arrays
+    runs = {name: _run_of(sides, sample, name) for name in feeds if name not in given}
+    apart = [name for name, run in runs.items() if run and run != own]
+    if not own or not apart:
+        return ""
+    return (
+        f"nothing explains it, but its input {apart[0]} was recorded in another run than its output, and an engine "
+        "may give other numbers in each: record both in one run, with more memory (--memory)"
     )
+
+
+def _run_of(sides: Sides, sample: int, name: str) -> str:
+    """The file of the recorded part that holds a tensor of the candidate; "" for one in memory, whose run is not known."""
+    held = sides.candidate.tensors.get((sample, sides.pairing[name]))
+    return str(held.path) if isinstance(held, StoredTensor) else ""
+
+
+def _refused(tensor: str, reason: str, verdict: Explanation | None = None) -> Explanation:
+    """Not testable; what was found before stays to be read."""
+    skip = Skip(what=f"explanation of {tensor}", reason=reason)
+    if verdict is None:
+        return Explanation(tensor=tensor, status="not testable", skipped=(skip,))
+    return replace(verdict, status="not testable", skipped=(*verdict.skipped, skip))

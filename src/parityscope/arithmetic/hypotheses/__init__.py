@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Accumulate = Callable[[ir.Node, Sequence[np.ndarray | None]], np.ndarray | None]
     Rewrite = Callable[[ir.Model, ir.Node, float], None]
 
-__all__ = ["Context", "Hypothesis", "Operand", "Rounding", "Variant", "hypotheses"]
+__all__ = ["Accumulator", "Context", "Hypothesis", "Operand", "Rounding", "Variant", "hypotheses"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,28 +49,48 @@ class Rounding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Accumulator:
+    """How an engine rounds the sums inside products, where the order is not known: it widens the noise floor.
+
+    `unit` is the accumulator's unit roundoff, `block` the number of terms added between two roundings, `truncates` is
+    True where it drops bits and False where it rounds to nearest.
+    """
+
+    unit: float
+    block: int
+    truncates: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
     """One way to compute a region.
 
     Args:
-        words: What is different, for the report.
+        words: What is different, for the report; `{parameter}` stands for the fitted number.
         rewrite: Edits a copy of the region's graph, given the node asked about and the parameter.
         span: The least and the largest value of the parameter, where one is to be fitted; None when there is none.
+        neutral: The parameter that changes nothing; a fitted one must differ from it by more than the noise explains.
         operands: Applied to what products (MatMul, Conv, ...) multiply, on its way in.
         stored: Applied to the region's float inputs and parameters.
         between: Applied to float tensors between the region's nodes.
         output: Rounds the region's output.
         accumulate: Computes a product from its (transformed) inputs; None where it cannot or would take too long.
+        accumulator: Products are added up by this one; without it in FP32, rounded to nearest.
+        by_size: Only the size of the error is known and not its vector; accepted by magnitude, and only where the
+            candidate declares or was seen to execute this arithmetic.
     """
 
     words: str
     rewrite: Rewrite | None = None
     span: tuple[float, float] | None = None
+    neutral: float | None = None
     operands: Transform | None = None
     stored: Transform | None = None
     between: Transform | None = None
     output: Rounding | None = None
     accumulate: Accumulate | None = None
+    accumulator: Accumulator | None = None
+    by_size: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -105,7 +105,10 @@ def _normalization(node: ir.Node) -> _Affine | None:
     if integer(node, "training_mode", 0) or any(array is None for array in arrays):
         return None
     scale, bias, mean, variance = (array.astype(np.float64) for array in arrays if array is not None)
-    gain = scale / np.sqrt(variance + real(node, "epsilon", _EPSILON))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        gain = scale / np.sqrt(variance + real(node, "epsilon", _EPSILON))
+    if not np.isfinite(gain).all():
+        return None  # a variance of -epsilon or less: nobody folds that
     return _Affine(gain=gain, shift=bias - mean * gain)
 
 
@@ -122,5 +125,5 @@ def _folded(model: ir.Model, node: ir.Node, behind: ir.Node, affine: _Affine) ->
         bias = np.zeros(affine.gain.size) if old is None else old.astype(np.float64)
         read(model, node, 2, (bias * affine.gain + affine.shift).astype(np.float32))
     substitute(model, behind, node.outputs[0])
-    model.graph.remove(behind)
+    model.graph.remove(behind, safe=True)
     return node

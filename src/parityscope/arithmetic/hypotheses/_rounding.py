@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.arithmetic.formats import FORMATS
-from parityscope.arithmetic.hypotheses import Rounding, Variant
+from parityscope.arithmetic.hypotheses import Accumulator, Rounding, Variant
+from parityscope.arithmetic.hypotheses._attributes import attributes_change, attributes_rounded
 from parityscope.arithmetic.hypotheses._folding import fold, foldable
 from parityscope.arithmetic.rounding import round_to
 from parityscope.arithmetic.sites import PRODUCTS
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FOLDED",
+    "TENSOR_CORES",
     "always",
     "has_product",
     "inputs_of",
@@ -35,6 +38,10 @@ __all__ = [
 
 _FLOATS = ("float32", "float64")
 FOLDED = "scales behind a product folded into its weights first"
+
+# What may have run products of narrow operands: an FP32 accumulator that drops bits after every 4 terms, the fewest of any
+# generation (TF32 on Ampere 4, on Hopper 8; FP16 and BF16 up to 16; Fasi et al., PeerJ CS 330; arXiv 2511.10909).
+TENSOR_CORES = Accumulator(unit=FORMATS["f32"].unit_roundoff, block=4, truncates=True)
 
 
 def always(_node: ir.Node, _graph: ir.Graph) -> bool:
@@ -74,14 +81,44 @@ def output_rounding(name: str, *, subnormals: bool = True, overflow: Overflow = 
 def inputs_of(name: str, graph: ir.Graph) -> Iterator[Variant]:
     """Inputs rounded, result kept in FP32: what products multiply, or everything that the region reads."""
     title = FORMATS[name].title
-    yield Variant(words=f"what is multiplied is rounded to {title}", operands=rounded(name))
-    yield Variant(words=f"inputs and parameters are stored in {title}", stored=rounded(name))
+    for variant in (
+        Variant(words=f"what is multiplied is rounded to {title}", operands=rounded(name)),
+        Variant(words=f"inputs and parameters are stored in {title}", stored=rounded(name)),
+    ):
+        yield replace(variant, accumulator=TENSOR_CORES)
     if foldable(graph):
-        yield Variant(words=f"what is multiplied is rounded to {title}, {FOLDED}", rewrite=fold, operands=rounded(name))
+        yield Variant(
+            words=f"what is multiplied is rounded to {title}, {FOLDED}",
+            rewrite=fold,
+            operands=rounded(name),
+            accumulator=TENSOR_CORES,
+        )
 
 
 def storage_variants(name: str, graph: ir.Graph) -> Iterator[Variant]:
-    """Inputs and output rounded: fused (only the region's edges are stored) or with every tensor between stored too."""
+    """Inputs and output rounded: fused (only the region's edges are stored) or with every tensor between stored too.
+
+    Where a float attribute is another number in the format, also with attributes rounded.
+    """
+    for variant in _stored(name, graph):
+        yield replace(variant, accumulator=TENSOR_CORES)
+    if attributes_change(name, graph):
+        title, output = FORMATS[name].title, output_rounding(name)
+        for words, between in (
+            ("inputs, parameters and output are stored", None),
+            ("every tensor is stored", rounded(name)),
+        ):
+            yield Variant(
+                words=f"{words} in {title}, attributes rounded too",
+                rewrite=attributes_rounded(name),
+                stored=rounded(name),
+                between=between,
+                output=output,
+                accumulator=TENSOR_CORES,
+            )
+
+
+def _stored(name: str, graph: ir.Graph) -> Iterator[Variant]:
     title = FORMATS[name].title
     output = output_rounding(name)
     yield Variant(words=f"inputs, parameters and output are stored in {title}", stored=rounded(name), output=output)

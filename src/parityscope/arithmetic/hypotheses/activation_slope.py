@@ -42,10 +42,10 @@ def _slopes(model: ir.Model, node: ir.Node, factor: float) -> None:
 
 def _variants(node: ir.Node, _context: Context) -> Iterator[Variant]:
     if node.op_type == "PRelu":
-        yield Variant(words="the slopes are multiplied by {parameter:g}", rewrite=_slopes, span=_SPAN)
+        yield Variant(words="the slopes are multiplied by {parameter}", rewrite=_slopes, span=_SPAN, neutral=1.0)
         return
     current = real(node, "alpha", _DEFAULTS[node.op_type])
-    yield Variant(words=f"the slope is {{parameter:g}} and not {current:g}", rewrite=_slope, span=_SPAN)
+    yield Variant(words=f"the slope is {{parameter}} and not {current:g}", rewrite=_slope, span=_SPAN, neutral=current)
 
 
 HYPOTHESIS = Hypothesis(

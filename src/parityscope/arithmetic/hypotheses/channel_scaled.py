@@ -52,16 +52,18 @@ def _variants(node: ir.Node, context: Context) -> Iterator[Variant]:
         span = (min(1.0, factor) - _REACH, max(1.0, factor) + _REACH)
         if gives_output(node, context.model.graph):
             yield Variant(
-                words=f"index {channel} of axis {axis} of the result is multiplied by {{parameter:g}}",
+                words=f"index {channel} of axis {axis} of the result is multiplied by {{parameter}}",
                 rewrite=_on_result(shape, axis, channel),
                 span=span,
+                neutral=1.0,
             )
         weight = _weight(node)
         if weight is not None and weight[0].shape[weight[1]] == shape[axis]:
             yield Variant(
-                words=f"the weights of channel {channel} are multiplied by {{parameter:g}}",
+                words=f"the weights of channel {channel} are multiplied by {{parameter}}",
                 rewrite=_on_weight(weight[1], channel),
                 span=span,
+                neutral=1.0,
             )
 
 
@@ -74,8 +76,8 @@ def _worst(context: Context, axis: int) -> tuple[int, float]:
     channel = int(energy.argmax())
     mine, its = (np.take(array, channel, axis).ravel() for array in (context.replayed, context.candidate))
     finite = np.isfinite(mine) & np.isfinite(its)
-    norm = float(np.vdot(mine[finite], mine[finite]))
-    return channel, float(np.vdot(mine[finite], its[finite])) / norm if norm > 0 else 1.0
+    norm = float(np.square(mine[finite]).sum())
+    return channel, float((mine[finite] * its[finite]).sum()) / norm if norm > 0 else 1.0
 
 
 def _factors(length: int, channel: int, factor: float, shape: list[int]) -> np.ndarray:

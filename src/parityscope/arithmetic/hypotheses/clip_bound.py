@@ -72,15 +72,17 @@ def _variants(node: ir.Node, context: Context) -> Iterator[Variant]:
     least, largest = float(entering.min()), float(entering.max())
     if least < high:
         yield Variant(
-            words=f"the lower bound is {{parameter:g}} and not {low:g}",
+            words=f"the lower bound is {{parameter}} and not {low:g}",
             rewrite=lambda model, node, bound: _clipped(model, node, bound, high),
             span=(least, min(high, largest)),
+            neutral=low if np.isfinite(low) else None,
         )
     if largest > low:
         yield Variant(
-            words=f"the upper bound is {{parameter:g}} and not {high:g}",
+            words=f"the upper bound is {{parameter}} and not {high:g}",
             rewrite=lambda model, node, bound: _clipped(model, node, low, bound),
             span=(max(low, least), largest),
+            neutral=high if np.isfinite(high) else None,
         )
 
 

@@ -1,7 +1,10 @@
 """FP16 accumulation: products take FP16 operands and add them up in FP16.
 
 The fastest mode of many GPUs. The error depends on the order; sequential blocks of 1, 4, 8 and 16 terms are predicted,
-each block summed exactly, the accumulator rounded to nearest even after it.
+each block summed exactly, the accumulator rounded to nearest even after it. In an order that nobody knows only the size
+of the error can be predicted: by the second moments of the partial sums in a random order, after inputs and parameters
+that are stored in FP16. That is accepted by magnitude and only where the candidate computes in FP16: of depthwise
+convolutions of ONNX Runtime's CUDA provider on an H200, the sequential orders explained 76 to 92 % of the error and no more.
 
 Source: NVIDIA PTX ISA, mma instructions with .f16 accumulators; Fasi et al., PeerJ CS 330, 2021.
 """
@@ -11,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.formats import FORMATS
-from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
+from parityscope.arithmetic.hypotheses import Accumulator, Context, Hypothesis, Variant
 from parityscope.arithmetic.hypotheses._contraction import accumulated
 from parityscope.arithmetic.hypotheses._rounding import has_product, output_rounding, rounded
 from parityscope.arithmetic.rounding import round_to
@@ -40,6 +43,13 @@ def _variants(_node: ir.Node, _context: Context) -> Iterator[Variant]:
                 accumulate=accumulated(width, _half),
                 output=output,
             )
+    yield Variant(
+        words="an FP16 accumulator, in an order that is not known: by its size",
+        stored=rounded("f16"),
+        output=output_rounding("f16"),
+        accumulator=Accumulator(unit=FORMATS["f16"].unit_roundoff, block=1, truncates=False),
+        by_size=True,
+    )
 
 
 HYPOTHESIS = Hypothesis(

@@ -88,7 +88,7 @@ def _windowed(node: ir.Node, context: Context) -> Iterator[Variant]:
     size = 0.0 if source is None else float(np.abs(context.value(source)).max(initial=0.0))
     if size > 0 and np.isfinite(size):
         yield Variant(
-            words="padded with {parameter:g} and not with zeros", rewrite=_outside(pads, "constant"), span=(-size, size)
+            words="padded with {parameter} and not with zeros", rewrite=_outside(pads, "constant"), span=(-size, size)
         )
 
 
@@ -123,7 +123,7 @@ def _pad(node: ir.Node, context: Context) -> Iterator[Variant]:
         old = array_of(node, 2)
         size = max(size, 0.0 if old is None else float(np.abs(old)))
         yield Variant(
-            words="padded with {parameter:g}",
+            words="padded with {parameter}",
             rewrite=lambda model, node, number: read(model, node, 2, np.array(number, np.float32)),
             span=(-size, size),
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
 from parityscope.arithmetic.hypotheses._folding import fold, foldable
-from parityscope.arithmetic.hypotheses._rounding import FOLDED, has_product, rounded
+from parityscope.arithmetic.hypotheses._rounding import FOLDED, TENSOR_CORES, has_product, rounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,10 +23,15 @@ __all__ = ["HYPOTHESIS"]
 
 
 def _variants(_node: ir.Node, context: Context) -> Iterator[Variant]:
-    yield Variant(words="what is multiplied is rounded to TF32, to nearest", operands=rounded("tf32"))
+    yield Variant(
+        words="what is multiplied is rounded to TF32, to nearest", operands=rounded("tf32"), accumulator=TENSOR_CORES
+    )
     if foldable(context.model.graph):
         yield Variant(
-            words=f"what is multiplied is rounded to TF32, to nearest, {FOLDED}", rewrite=fold, operands=rounded("tf32")
+            words=f"what is multiplied is rounded to TF32, to nearest, {FOLDED}",
+            rewrite=fold,
+            operands=rounded("tf32"),
+            accumulator=TENSOR_CORES,
         )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
-from parityscope.arithmetic.hypotheses._rounding import has_product, rounded
+from parityscope.arithmetic.hypotheses._rounding import TENSOR_CORES, has_product, rounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,11 @@ __all__ = ["HYPOTHESIS"]
 
 
 def _variants(_node: ir.Node, _context: Context) -> Iterator[Variant]:
-    yield Variant(words="what is multiplied is cut to TF32, toward zero", operands=rounded("tf32", mode="toward-zero"))
+    yield Variant(
+        words="what is multiplied is cut to TF32, toward zero",
+        operands=rounded("tf32", mode="toward-zero"),
+        accumulator=TENSOR_CORES,
+    )
 
 
 HYPOTHESIS = Hypothesis(

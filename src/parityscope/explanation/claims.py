@@ -1,0 +1,124 @@
+"""A region, a claim about it (a variant of a hypothesis), what the claim predicts, and what that showed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.explanation.running import NotAccumulatedError, evaluate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx_ir as ir
+
+    from parityscope.arithmetic.hypotheses import Hypothesis, Rounding, Variant
+    from parityscope.explanation.regression import Line
+    from parityscope.explanation.running import Runner
+
+__all__ = ["Claim", "Outcome", "Scene", "output_of", "predict", "rewritten", "stored"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """A region on the candidate's inputs: its graph, c and f(c_in) (float64, equal shapes), and where channels lie."""
+
+    model: ir.Model
+    feeds: Mapping[str, np.ndarray]
+    runner: Runner
+    candidate: np.ndarray
+    replayed: np.ndarray
+    axis: int | None
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A variant of a hypothesis about one node (its position in the graph; -1: the region), on top of an arithmetic."""
+
+    hypothesis: Hypothesis
+    variant: Variant
+    position: int = -1
+    parameter: float | None = None
+    base: Variant | None = None
+    base_name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Outcome:
+    """What a claim showed: the line, the rest by channel, and the size of its rest without the worst quarter.
+
+    `energy` and `peak` are the size of what is predicted, `left_energy` and `left_peak` of what is left, by channel.
+    `ratios` are the channels' root mean square z; `chances` their p-values, and the whole tensor's behind them.
+    `significant`: a fitted parameter does more than noise, compared with the one that changes nothing.
+    """
+
+    claim: Claim
+    line: Line
+    ratios: np.ndarray
+    chances: np.ndarray
+    elements_above: int
+    mismatched: int
+    settled: int
+    trimmed: float
+    floor2: float
+    energy: np.ndarray
+    peak: float
+    left_energy: np.ndarray
+    left_peak: float
+    predicted: np.ndarray
+    sigma: np.ndarray
+    significant: bool = True
+
+    @property
+    def predicts(self) -> bool:
+        """Whether the claim predicts anything else than f(c_in)."""
+        return self.line.predicted2 > 0 or self.settled > 0
+
+
+def rewritten(scene: Scene, claim: Claim) -> tuple[ir.Model, Variant]:
+    """The graph and the arithmetic that a claim stands for."""
+    variant = claim.variant if claim.base is None else replace(claim.base, words=claim.variant.words)
+    base = None if claim.base is None else claim.base.rewrite
+    if claim.variant.rewrite is None and base is None:
+        return scene.model, variant
+    model = scene.model.clone()
+    if claim.variant.rewrite is not None:
+        claim.variant.rewrite(model, model.graph[claim.position], claim.parameter or 0.0)
+    if base is not None:
+        base(model, model.graph[-1], 0.0)
+    model.graph.sort()
+    return model, variant
+
+
+def predict(scene: Scene, claim: Claim) -> np.ndarray | None:
+    """The region's output under a claim, in its own dtype, before the rounding of the output; None if it cannot be had.
+
+    Raises:
+        ParityError: ONNX Runtime refuses the rewritten graph.
+    """
+    model, variant = rewritten(scene, claim)
+    try:
+        # Overflow is what some hypotheses predict.
+        with np.errstate(over="ignore", invalid="ignore"):
+            known = evaluate(model, scene.feeds, scene.runner, variant)
+    except NotAccumulatedError:
+        return None
+    array = known[str(model.graph.outputs[0].name)]
+    return array if array.shape == scene.candidate.shape else None
+
+
+def stored(claim: Claim, array: np.ndarray) -> np.ndarray:
+    """What is stored of the output: rounded where the claim says so; float64."""
+    rounding = output_of(claim)
+    if rounding is None or array.dtype.kind != "f":
+        return np.asarray(array, np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(rounding.apply(array), np.float64)
+
+
+def output_of(claim: Claim) -> Rounding | None:
+    """The rounding of the output under a claim."""
+    return claim.variant.output if claim.base is None else claim.base.output

@@ -1,0 +1,150 @@
+"""Whether a claim is accepted, among others, and how it is told."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.case.graph import node_name
+from parityscope.explanation.claims import output_of
+from parityscope.explanation.records import Explained
+from parityscope.explanation.regression import CONFIDENCE, MARGIN, discovery_cutoff
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from parityscope.explanation.claims import Outcome, Scene
+    from parityscope.explanation.regression import Line
+
+__all__ = [
+    "PEAK",
+    "SHARE",
+    "SHARE_ROUNDED",
+    "SIZE",
+    "accepted",
+    "convincing",
+    "different",
+    "hopeful",
+    "in_size",
+    "promising",
+    "simplest",
+    "summary",
+]
+
+SHARE = 0.99  # of the squared error: the residual regression's bound (numerics notes: wrong recipes reach 0.68)
+SHARE_ROUNDED = 0.9  # with a rounding of the output, whose ties fall differently in another order of summation
+SIZE = 2.0  # of the predicted size, in each channel: the margin of the grades (docs/numerics.md)
+PEAK = 4.0  # of the largest predicted element: twice the margin, for the tail of a tensor of millions
+_SLOPE = 0.01  # a slope wrong by a hundredth costs 1e-4 of the share: a hundredth of what SHARE allows
+_HOPEFUL = 0.8  # of the share: below it no floor, however high, makes a claim acceptable; chosen
+_SIMPLER = 5e-3  # of the share: what a fitted number must gain to be preferred to a claim without one
+_DIGITS = 6  # of a fitted number, and three of its difference from the number that changes nothing
+
+
+def accepted(outcome: Outcome, others: np.ndarray) -> bool:
+    """Slope near one, share above the bound, no channel above the floor, and the same non-finite elements.
+
+    A claim that predicts nothing is accepted where nothing is above the floor. The noise of the floor itself is not
+    asked to be explained.
+    """
+    if not outcome.significant or outcome.mismatched or _discoveries(outcome, others).any():
+        return False
+    line = outcome.line
+    if not outcome.predicts:
+        return True
+    if line.predicted2 == 0:
+        return line.left2 <= MARGIN**2 * outcome.floor2
+    bound = SHARE if output_of(outcome.claim) is None else SHARE_ROUNDED
+    if line.left2 > (1.0 - bound) * line.error2 + outcome.floor2:
+        return False
+    noise = math.sqrt(outcome.floor2 / line.predicted2)
+    return abs(line.slope - 1.0) <= CONFIDENCE * line.slope_error + _SLOPE + noise
+
+
+def in_size(outcome: Outcome, known: Sequence[Outcome]) -> bool:
+    """Whether what is left is no larger than the roundings of one of `known` arithmetics, in any channel or element.
+
+    Of several nodes that one engine kernel or several may run, the points where it rounds are not known, and then only
+    the size of the rounding can be predicted.
+    """
+    return not outcome.mismatched and any(
+        bool((outcome.left_energy <= SIZE**2 * each.energy + outcome.floor2).all())
+        and outcome.left_peak <= PEAK * each.peak
+        for each in known
+    )
+
+
+def _discoveries(outcome: Outcome, others: np.ndarray) -> np.ndarray:
+    """Which of the channels, and last the whole tensor, are above the floor, among these and `others` (p-values)."""
+    return outcome.chances <= discovery_cutoff(np.concatenate([outcome.chances, others]))
+
+
+def summary(scene: Scene, outcome: Outcome, others: np.ndarray) -> Explained:
+    """The record of an outcome."""
+    claim = outcome.claim
+    words = claim.variant.words
+    node = "" if claim.position < 0 else node_name(scene.model.graph[claim.position], claim.position)
+    return Explained(
+        hypothesis=claim.hypothesis.name,
+        title=claim.hypothesis.title,
+        family=claim.hypothesis.family,
+        words=words
+        if claim.parameter is None
+        else words.format(parameter=_told(claim.parameter, claim.variant.neutral)),
+        share=_share(outcome),
+        slope=outcome.line.slope,
+        slope_error=outcome.line.slope_error,
+        worst_z=float(outcome.ratios.max(initial=0.0)),
+        channels=outcome.ratios.size,
+        channels_above=int(_discoveries(outcome, others)[: outcome.ratios.size].sum()),
+        elements_above=outcome.elements_above,
+        mismatched=outcome.mismatched,
+        accepted=accepted(outcome, others),
+        node=node,
+        on_top_of=claim.base_name,
+        parameter=claim.parameter,
+    )
+
+
+def _share(outcome: Outcome) -> float | None:
+    return outcome.line.share if outcome.predicts else None
+
+
+def _told(parameter: float, neutral: float | None) -> str:
+    """A fitted number with as many digits as its difference from the neutral one needs."""
+    digits = _DIGITS
+    if neutral is not None and parameter not in {neutral, 0.0}:
+        digits = max(digits, 3 + math.ceil(math.log10(abs(parameter / (parameter - neutral)))))
+    return f"{parameter:.{digits}g}"
+
+
+def convincing(outcome: Outcome) -> bool:
+    """Whether a claim predicts something and is accepted on its own."""
+    return outcome.predicts and accepted(outcome, np.zeros(0))
+
+
+def hopeful(outcome: Outcome) -> bool:
+    """Whether a higher floor could make a claim acceptable."""
+    return outcome.mismatched == 0 and promising(outcome.line, outcome.floor2)
+
+
+def promising(line: Line, floor2: float) -> bool:
+    """The same of a line and the floor's squared norm."""
+    return line.share > _HOPEFUL or line.left2 <= 100 * floor2
+
+
+def simplest(held: Sequence[Outcome]) -> Outcome:
+    """The best of the accepted ones; without a fitted number where that explains as much."""
+    best = max(held, key=lambda each: each.line.share)
+    plain = [each for each in held if each.claim.parameter is None and each.line.share >= best.line.share - _SIMPLER]
+    return max(plain, key=lambda each: each.line.share, default=best)
+
+
+def different(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """The first outcome of each hypothesis."""
+    found: dict[tuple[str, int], Outcome] = {}
+    for outcome in outcomes:
+        found.setdefault((outcome.claim.hypothesis.name, outcome.claim.position), outcome)
+    return list(found.values())

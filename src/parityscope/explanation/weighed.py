@@ -1,0 +1,187 @@
+"""A region with every arithmetic hypothesis held against it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.arithmetic.hypotheses import Context, Variant, hypotheses
+from parityscope.comparison import channel_axis
+from parityscope.errors import ParityError
+from parityscope.explanation.budget import Budget, Price, price
+from parityscope.explanation.claims import Claim, Outcome, Scene
+from parityscope.explanation.floor import noise_floor
+from parityscope.explanation.judging import convincing, hopeful
+from parityscope.explanation.records import Explanation, Options
+from parityscope.explanation.running import Runner, evaluate
+from parityscope.explanation.weighing import settle, weigh
+from parityscope.records import Skip
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx_ir as ir
+
+__all__ = ["Weighed", "context_of", "weigh_arithmetic"]
+
+_ARITHMETIC = 0.6  # of the budget; the rest is for other functions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Weighed:
+    """What came out for each arithmetic, and what is left to be spent.
+
+    `nothing` is FP32 in another order, `by_size` are claims that only magnitudes can decide.
+    """
+
+    tensor: str
+    scene: Scene
+    sigma: np.ndarray
+    nothing: Outcome
+    outcomes: tuple[Outcome, ...]
+    by_size: tuple[Claim, ...]
+    skipped: tuple[Skip, ...]
+    price: Price
+    budget: Budget
+
+    @property
+    def best(self) -> Outcome:
+        """The arithmetic that leaves least above the floor."""
+        return min((self.nothing, *self.outcomes), key=lambda each: (each.mismatched, each.line.left2))
+
+
+def weigh_arithmetic(
+    region: ir.Model, feeds: Mapping[str, np.ndarray], candidate: np.ndarray, options: Options, runner: Runner
+) -> Weighed | Explanation:
+    """Every arithmetic hypothesis held against a region; an explanation at once where there is nothing to weigh."""
+    tensor = str(region.graph.outputs[0].name)
+    problem = _untestable(region, candidate)
+    if problem:
+        return Explanation(tensor=tensor, status="not testable", skipped=(problem,))
+    region.graph.sort()
+    known = evaluate(region, feeds, runner)
+    replayed = known[tensor]
+    if replayed.shape != candidate.shape or replayed.dtype.kind not in "fiub":
+        reason = f"its shape is {candidate.shape} and not {replayed.shape}, or it holds no numbers"
+        return Explanation(
+            tensor=tensor, status="not testable", skipped=(Skip(what=f"explanation of {tensor}", reason=reason),)
+        )
+    if np.array_equal(replayed, candidate, equal_nan=replayed.dtype.kind == "f"):
+        return Explanation(tensor=tensor, status="exact", elements=candidate.size)
+    scene = Scene(
+        model=region,
+        feeds=feeds,
+        runner=runner,
+        candidate=np.asarray(candidate, np.float64),
+        replayed=np.asarray(replayed, np.float64),
+        axis=channel_axis(candidate.ndim),
+        seed=options.seed,
+    )
+    return _weighed(tensor, scene, price(region, known), options, floats=replayed.dtype.kind == "f")
+
+
+def _weighed(tensor: str, scene: Scene, prices: Price, options: Options, *, floats: bool) -> Weighed:
+    generator = np.random.default_rng(options.seed)
+    sigma = noise_floor(scene.model, scene.feeds, scene.runner, Variant(words=""), generator, scene.axis)
+    plain = Claim(
+        hypothesis=hypotheses()["f32_reordered"], variant=Variant(words="FP32, in another order of summation")
+    )
+    nothing = weigh(scene, plain, sigma)
+    if nothing is None:
+        raise ParityError(f"the region of {tensor} gave another shape when it ran again")
+    budget = Budget(left=_ARITHMETIC * options.seconds)
+    claims = _claims(scene, options.declared) if floats else []
+    outcomes, skipped = _arithmetic(scene, sigma, [each for each in claims if not each.variant.by_size], prices, budget)
+    skipped.extend(budget.skips())
+    budget.left += (1.0 - _ARITHMETIC) * options.seconds
+    return Weighed(
+        tensor=tensor,
+        scene=scene,
+        sigma=sigma,
+        nothing=nothing,
+        outcomes=tuple(outcomes),
+        by_size=tuple(each for each in claims if each.variant.by_size),
+        skipped=tuple(skipped),
+        price=prices,
+        budget=budget,
+    )
+
+
+def context_of(scene: Scene) -> Context:
+    """What hypotheses may look at."""
+    known: dict[str, np.ndarray] = {}
+
+    def value(wanted: ir.Value) -> np.ndarray:
+        if not known:
+            known.update(evaluate(scene.model, scene.feeds, scene.runner))
+        return known[str(wanted.name)]
+
+    return Context(model=scene.model, candidate=scene.candidate, replayed=scene.replayed, value=value)
+
+
+def _untestable(region: ir.Model, candidate: np.ndarray) -> Skip | None:
+    tensor = region.graph.outputs[0].name
+    if candidate.size == 0:
+        return Skip(what=f"explanation of {tensor}", reason="the tensor is empty")
+    if candidate.dtype.kind in "OUST":
+        return Skip(what=f"explanation of {tensor}", reason="the tensor holds text")
+    if any(
+        attribute.type.name in {"GRAPH", "GRAPHS"} for node in region.graph for attribute in node.attributes.values()
+    ):
+        return Skip(what=f"explanation of {tensor}", reason="its region holds control flow")
+    return None
+
+
+def _claims(scene: Scene, declared: str) -> list[Claim]:
+    """Every variant of every arithmetic but plain FP32, in the order that a budget is best spent on.
+
+    The declared one first, then hypotheses of few variants; products added up term by term last.
+    """
+    last = list(scene.model.graph)[-1]
+    context = context_of(scene)
+    claims = [
+        Claim(hypothesis=hypothesis, variant=variant)
+        for hypothesis in hypotheses().values()
+        if hypothesis.family == "arithmetic" and hypothesis.name != "f32_reordered"
+        if hypothesis.applies(last, scene.model.graph)
+        for variant in hypothesis.variants(last, context)
+    ]
+
+    counts = Counter(each.hypothesis.name for each in claims)
+
+    def late(claim: Claim) -> tuple[bool, bool, int]:
+        told = bool(declared) and claim.hypothesis.name.startswith(declared)
+        return claim.variant.accumulate is not None, not told, counts[claim.hypothesis.name]
+
+    return sorted(claims, key=late)
+
+
+def _arithmetic(
+    scene: Scene, sigma: np.ndarray, claims: list[Claim], prices: Price, budget: Budget
+) -> tuple[list[Outcome], list[Skip]]:
+    """Cheap ones first; products are added up step by step only where nothing else is accepted."""
+    outcomes: list[Outcome] = []
+    skipped = []
+    for claim in claims:
+        stepwise = claim.variant.accumulate is not None
+        if stepwise and any(convincing(each) for each in outcomes):
+            break
+        cost = (prices.accumulation if stepwise else prices.evaluation) + prices.weighing
+        if not budget.pay(cost, claim.hypothesis.title):
+            continue
+        outcome = weigh(scene, claim, sigma)
+        if outcome is None:
+            reason = "the product is too large to be added up term by term, or of a kind that is not"
+            skipped.append(Skip(what=f"{claim.hypothesis.title}: {claim.variant.words}", reason=reason))
+            continue
+        likely = hopeful(outcome) and budget.pay(prices.settling, f"{claim.hypothesis.title}, its own noise floor")
+        outcomes.append(_light(settle(scene, outcome) if likely else outcome))
+    return outcomes, skipped
+
+
+def _light(outcome: Outcome) -> Outcome:
+    """Without its arrays where it cannot be accepted anyway: there are many, and tensors are large."""
+    return outcome if hopeful(outcome) else replace(outcome, predicted=np.zeros(0), sigma=np.zeros(0))
