@@ -1,0 +1,177 @@
+"""A repair as a readable TOML file: what is kept and why, the range repairs, the budgets and the certificate.
+
+It can be reviewed, edited (take a `[[keep]]` out, add one) and applied again to the same model: `applied_plan` makes the
+outcome's model from it without a search. The model's digest ties the two together. What was measured is there to be
+read; applying uses `low`, `typed`, `[[repair]]` and `[[keep]]` alone.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from parityscope.errors import ParityError
+from parityscope.repairs.search.records import Edit, Kept
+from parityscope.repairs.search.staging import staged
+from parityscope.repairs.search.writing import write
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from parityscope.case import Model
+    from parityscope.records import Budget
+    from parityscope.repairs.search.records import Outcome
+    from parityscope.repairs.search.writing import Written
+
+__all__ = ["SCHEMA", "Plan", "applied_plan", "plan_text", "read_plan"]
+
+SCHEMA = "parityscope-plan/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What applying needs: the digest of the model, the low format, range repairs in order, and the kept nodes."""
+
+    sha256: str
+    low: str
+    typed: bool
+    edits: tuple[Edit, ...]
+    kept: tuple[Kept, ...]
+
+
+def plan_text(model: Model, budgets: tuple[Budget, ...], outcome: Outcome) -> str:
+    """The plan of an outcome as TOML."""
+    lines = [
+        f"# {outcome.statement}",
+        "# Edit [[keep]] and apply again: parityscope repair MODEL --plan THIS_FILE --inputs DATA -o FIXED.onnx",
+        *_table("", {"schema": SCHEMA, "low": outcome.low, "typed": outcome.typed, "verdict": outcome.verdict}),
+        *_table("[model]", {"name": model.path.stem, "sha256": model.sha256}),
+        *_table(
+            "[search]",
+            {
+                "margin": outcome.margin,
+                "search_samples": list(outcome.search_samples),
+                "held_out": list(outcome.held_out),
+                "evaluations": outcome.evaluations,
+            },
+        ),
+    ]
+    for budget in budgets:
+        held = {"output": budget.output, "metric": budget.metric, "limit": budget.limit, "reason": budget.reason}
+        lines += _table("[[budget]]", held)
+    for edit in outcome.edits:
+        held = {"repair": edit.repair, "code": edit.code, "node": edit.node, "note": edit.note}
+        lines += _table("[[repair]]", {**held, "details": dict(edit.details)})
+    for kept in outcome.kept:
+        held = {"node": kept.node, "operator": kept.op_type, "format": "f32", "reason": kept.reason}
+        lines += _table("[[keep]]", held | ({} if math.isnan(kept.sensitivity) else {"sensitivity": kept.sensitivity}))
+    proof = outcome.certificate
+    if proof is not None:
+        counted = {"samples": len(proof.excess), "failures": proof.failures, "attempts": proof.attempts}
+        said = {"certified": proof.certified, "share": proof.share, "confidence": proof.confidence}
+        far = {"worst": proof.worst, "p95": proof.p95, "unit": "of the budget", "statement": proof.statement}
+        lines += _table("[certificate]", counted | said | far)
+    return "\n".join(lines) + "\n"
+
+
+def read_plan(path: Path) -> Plan:
+    """The plan in a file.
+
+    Raises:
+        ParityError: it is missing, no TOML, or no plan.
+    """
+    fix = "write one with: parityscope repair MODEL --inputs DATA --write-plan plan.toml"
+    try:
+        held = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ParityError(f"the plan cannot be read: {error.strerror}", where=str(path), fix=fix) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ParityError(f"the plan is no TOML: {error}", where=str(path), fix="mend that line") from error
+    if held.get("schema") != SCHEMA:
+        raise ParityError(f"the plan has the schema {held.get('schema')!r}, not {SCHEMA!r}", where=str(path), fix=fix)
+    try:
+        return Plan(
+            sha256=str(held["model"]["sha256"]),
+            low=str(held["low"]),
+            typed=bool(held.get("typed", True)),
+            edits=tuple(_edit(one) for one in held.get("repair", [])),
+            kept=tuple(_kept(one, path) for one in held.get("keep", [])),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ParityError(f"the plan lacks or misuses {error}", where=str(path), fix=fix) from error
+
+
+def applied_plan(plan: Plan, model: Model, folder: Path, path: Path) -> Written:
+    """Writes the plan's model to `path`, with scratch files in `folder`.
+
+    Raises:
+        ParityError: the plan was made for another model, or names a node or repair that does not fit it.
+    """
+    if plan.sha256 != model.sha256:
+        raise ParityError(
+            f"the plan was made for a model with digest {plan.sha256[:12]}…, and this one has {model.sha256[:12]}…",
+            where=str(model.path),
+            fix="give the model that the plan was made for, or search again",
+        )
+    copy = staged(model, plan.edits, folder)
+    names = {node.name for node in copy.graph().graph}
+    unknown = [one.node for one in plan.kept if one.node not in names]
+    if unknown:
+        raise ParityError(f"the plan keeps {unknown[0]!r}, and the model has no such node", fix="mend its [[keep]]")
+    return write(copy, plan.low, plan.kept, path, typed=plan.typed)
+
+
+def _edit(held: Mapping[str, Any]) -> Edit:
+    return Edit(
+        repair=str(held["repair"]),
+        code=str(held["code"]),
+        node=str(held["node"]),
+        note=str(held.get("note", "")),
+        details=dict(held.get("details", {})),
+    )
+
+
+def _kept(held: Mapping[str, Any], path: Path) -> Kept:
+    if held.get("format", "f32") != "f32":
+        raise ParityError(
+            f"{held['node']!r} is to be kept in {held['format']!r}", where=str(path), fix='write format = "f32"'
+        )
+    return Kept(
+        node=str(held["node"]),
+        op_type=str(held.get("operator", "")),
+        reason=str(held.get("reason", "the plan says so")),
+        sensitivity=float(held.get("sensitivity", math.nan)),
+    )
+
+
+def _table(head: str, held: Mapping[str, Any]) -> list[str]:
+    lines = ["", head] if head else []
+    return [*lines, *(f"{key} = {_value(value)}" for key, value in held.items())]
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{_string(key)} = {_value(one)}" for key, one in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_value(one) for one in value) + "]"
+    return _string(str(value))
+
+
+def _string(text: str) -> str:
+    """A basic string of TOML 1.0: quotation marks, backslashes and control characters are escaped."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(c if c.isprintable() or c == " " else _escape(c) for c in escaped) + '"'
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -1,0 +1,66 @@
+"""A plan applied again: written without a search, and certified where there is data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from parityscope.case.model import load_model
+from parityscope.repairs.plan import applied_plan
+from parityscope.repairs.search.judging import yardstick
+from parityscope.repairs.search.preparing import reference_of
+from parityscope.repairs.search.proving import certify, draws_of
+from parityscope.repairs.search.records import Outcome
+from parityscope.repairs.search.writing import check_output, move
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from parityscope.backends.recording import Progress
+    from parityscope.repairs.plan import Plan
+    from parityscope.repairs.search.records import Task
+
+__all__ = ["certified_plan"]
+
+
+def certified_plan(plan: Plan, task: Task, folder: Path, output: Path | None, progress: Progress) -> Outcome:
+    """Writes the plan's model to `output` and certifies it on the samples of `task`, which a search has not used.
+
+    Nobody knows which samples the plan was found on unless the reader gives others: the statement holds for samples
+    that were not.
+
+    Raises:
+        ParityError: the plan does not fit the model, or the output exists.
+    """
+    check_output(output, task.model.path)
+    written = applied_plan(plan, task.model, folder, folder / "planned.onnx")
+    reference = reference_of(task)
+    samples = list(task.inputs)
+    if task.held_out:
+        samples = samples[: task.held_out]
+    held = yardstick(task.budgets, task.functions, [reference(one.arrays) for one in samples[:4]], task.floor)
+    keep = None if plan.typed else (plan.low, tuple(one.node for one in plan.kept))
+    proof = certify(
+        draws_of(load_model(written.path), task.threads, keep),
+        lambda sample: reference(sample.arrays),
+        samples,
+        held,
+        attempts=1,
+        seed=task.seed,
+        progress=progress,
+    )
+    if output is not None:
+        move(written.path, output)
+    return Outcome(
+        verdict="certified" if proof.certified else "unproved",
+        statement=f"The plan keeps {len(plan.kept)} nodes in FP32. {proof.statement}",
+        low=plan.low,
+        margin=1.0,
+        typed=plan.typed,
+        nodes=task.model.nodes,
+        edits=plan.edits,
+        kept=plan.kept,
+        certificate=proof,
+        held_out=tuple(sample.index for sample in samples),
+        casts_written=written.casts,
+        skipped=written.notes,
+    )

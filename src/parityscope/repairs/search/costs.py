@@ -1,0 +1,149 @@
+"""What a node costs in full and in low precision: a roofline, or times that were measured.
+
+time = max(multiply-accumulates / peak, bytes / bandwidth); a Cast reads and writes its tensor once. It is a model of a
+GPU that is kept busy: launches, fusion and caches are left out, so that it ranks assignments and predicts no latency.
+`CAST_OVERHEAD` stands for what a Cast costs beside its traffic (a launch where it is not fused), so that no plan is
+sprinkled with Casts of tiny tensors.
+
+NVIDIA H200 SXM, dense: 67 TFLOP/s in FP32, 989.5 in FP16 and BF16, 4.8 TB/s. Source: NVIDIA H200 Tensor Core GPU
+datasheet (2024), whose tensor-core numbers are with sparsity, twice the dense ones.
+
+A profile is a JSON object {"nodes": {name: {"f32": seconds, "f16": seconds}}}; nodes that it leaves out keep the roofline.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from parityscope.case.graph import constant_value
+from parityscope.errors import ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    import onnx_ir as ir
+
+__all__ = [
+    "CAST_OVERHEAD",
+    "H200",
+    "Hardware",
+    "Times",
+    "cast_seconds",
+    "flops_of",
+    "read_profile",
+    "roofline",
+    "shape_of",
+]
+
+CAST_OVERHEAD = 1e-7  # seconds. Chosen: a twentieth of a kernel launch, as most Casts fuse with a neighbour
+# Of a model that is over before its first Cast is launched a roofline says nothing; there the overhead only breaks ties.
+CASTS_AS_LONG_AS_ALL = 1000  # chosen
+_FULL_BYTES, _LOW_BYTES = 4, 2
+_PEAK_KINDS = frozenset(
+    {"Conv", "ConvTranspose", "Gemm", "MatMul", "Einsum", "LSTM", "GRU", "RNN", "Attention", "FusedConv", "FusedMatMul"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hardware:
+    """Peaks in floating-point operations a second (two for a multiply-accumulate) and bandwidth in bytes a second."""
+
+    name: str
+    full: float
+    low: float
+    bandwidth: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """Seconds of one node in full and in low precision."""
+
+    full: float
+    low: float
+
+
+H200 = Hardware(name="NVIDIA H200 SXM", full=67e12, low=989.5e12, bandwidth=4.8e12)
+
+
+def roofline(flops: float, elements: int, hardware: Hardware) -> Times:
+    """Both times of a node that does `flops` and reads and writes `elements` numbers."""
+    return Times(
+        full=max(flops / hardware.full, elements * _FULL_BYTES / hardware.bandwidth),
+        low=max(flops / hardware.low, elements * _LOW_BYTES / hardware.bandwidth),
+    )
+
+
+def cast_seconds(elements: int, hardware: Hardware, whole: float) -> float:
+    """The time of a Cast of a tensor between the two precisions, in a model that takes `whole` seconds in FP32."""
+    overhead = min(CAST_OVERHEAD, whole / CASTS_AS_LONG_AS_ALL)
+    return overhead + elements * (_FULL_BYTES + _LOW_BYTES) / hardware.bandwidth
+
+
+def flops_of(node: ir.Node, shapes: Mapping[str, Sequence[int]]) -> float:
+    """Floating-point operations of the products inside a node, two a multiply-accumulate; 0 for others.
+
+    Convolutions: 2 |output| |kernel| channels-per-group (transposed: of the input). Products: 2 |output| depth.
+    Recurrences: 2 steps batch (|W| + |R|). Shapes that are unknown give 0.
+    """
+    if node.op_type not in _PEAK_KINDS or not node.inputs:
+        return 0.0
+    read = [shape_of(value, shapes) for value in node.inputs]
+    made = shape_of(node.outputs[0], shapes)
+    first = read[0]
+    second = read[1] if len(read) > 1 else None
+    if node.op_type in {"LSTM", "GRU", "RNN"}:
+        weights = sum(math.prod(each) for each in read[1:3] if each is not None)
+        return 2.0 * weights * math.prod(first[:2]) if first is not None else 0.0
+    if first is None or second is None or made is None:
+        return 0.0
+    if node.op_type in {"Conv", "FusedConv"}:
+        return 2.0 * math.prod(made) * math.prod(second[1:])
+    if node.op_type == "ConvTranspose":
+        return 2.0 * math.prod(first) * math.prod(second[1:])
+    if node.op_type == "Gemm":
+        transposed = node.attributes.get("transA")
+        depth = first[0] if transposed is not None and transposed.as_int() else first[-1]
+        return 2.0 * math.prod(made) * depth
+    if node.op_type == "Attention":  # two products of each query with every key
+        return 4.0 * math.prod(first) * second[-2]
+    return 2.0 * math.prod(made) * (first[-1] if first else 1)
+
+
+def read_profile(path: Path, low: str) -> dict[str, Times]:
+    """Measured times by node.
+
+    Raises:
+        ParityError: the file is missing, is no such JSON, or holds a number that is no time.
+    """
+    example = json.dumps({"nodes": {"conv1": {"f32": 1e-5, low: 4e-6}}})
+    fix = f"write {example}, in seconds"
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))["nodes"]
+        found = {str(name): Times(full=float(one["f32"]), low=float(one[low])) for name, one in held.items()}
+    except OSError as error:
+        raise ParityError(f"the profile cannot be read: {error.strerror}", where=str(path), fix=fix) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ParityError(
+            f"the profile is not of the form that is known: {error!r}", where=str(path), fix=fix
+        ) from error
+    if any(not (time >= 0 and math.isfinite(time)) for one in found.values() for time in (one.full, one.low)):
+        raise ParityError("the profile holds a number that is no time", where=str(path), fix=fix)
+    return found
+
+
+def shape_of(value: ir.Value | None, shapes: Mapping[str, Sequence[int]]) -> tuple[int, ...] | None:
+    """The dimensions of a value: of the constant that it is, on the sample, or as declared; None where nobody knows."""
+    if value is None:
+        return None
+    constant = constant_value(value)
+    if constant is not None:  # its value may declare no shape of its own
+        return tuple(int(dim) for dim in constant.shape.numpy())
+    if str(value.name) in shapes:
+        return tuple(shapes[str(value.name)])
+    if value.shape is not None and all(isinstance(dim, int) for dim in value.shape):
+        return tuple(int(dim) for dim in value.shape if isinstance(dim, int))
+    return None

@@ -1,0 +1,192 @@
+"""The whole search: screen, sense, cut, certify."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from parityscope.backends.recording import silent
+from parityscope.case.model import load_model
+from parityscope.errors import ParityError
+from parityscope.repairs.search.finding import find
+from parityscope.repairs.search.oracle import Spent
+from parityscope.repairs.search.preparing import outcome_of, prepare
+from parityscope.repairs.search.proving import certificate, certify, draws_of
+from parityscope.repairs.search.telling import blocking, kept_nodes, said, told_floor
+from parityscope.repairs.search.writing import Written, check_output, move, write
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import numpy as np
+
+    from parityscope.backends.recording import Progress
+    from parityscope.case import Sample
+    from parityscope.repairs.search.preparing import Work
+    from parityscope.repairs.search.records import Certificate, Kept, Outcome, Point, Task, Verdict
+
+__all__ = ["proved", "search"]
+
+_ATTEMPTS = 3  # chosen: each one weakens the statement by the union bound
+_STRICTER = 1.1  # beyond what the worst held-out sample asks for. Chosen
+
+
+def search(task: Task, folder: Path, output: Path | None = None, progress: Progress = silent) -> Outcome:
+    """Finds the cheapest assignment that meets the budgets, writes it to `output`, and certifies what was written.
+
+    `folder` is a scratch folder. Nothing is written where nothing needs a repair, or where nothing meets the budget.
+
+    Raises:
+        ParityError: the model, the data or the options cannot be used, or a runtime fails.
+    """
+    check_output(output, task.model.path)
+    work = prepare(task, folder, progress)
+    floor = told_floor(task, work.search)
+    if floor:
+        return replace(outcome_of(work, "infeasible", f"No assignment can meet the budget. {floor}."), blocks=(floor,))
+    if work.original <= 1 / work.margin:
+        # The repairs are not needed: what is searched and certified is the model as it is.
+        work = prepare(replace(task, range_repairs=False), folder, progress)
+    return _chosen(work, output, progress) if task.pick else _attempts(work, output, progress)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Attempt:
+    """An assignment that was written and certified."""
+
+    point: Point
+    kept: tuple[Kept, ...]
+    written: Written
+    certificate: Certificate
+
+    @property
+    def rank(self) -> tuple[bool, int, float]:
+        """The best comes first: certified, then fewest failures, then cheapest."""
+        return not self.certificate.certified, self.certificate.failures, self.point.seconds
+
+
+def _attempts(work: Work, output: Path | None, progress: Progress) -> Outcome:
+    """Certifies, and searches again with a stricter target while a held-out sample misses the budget."""
+    strict = 1 / work.margin
+    target, careful = _first_target(work, strict), False
+    best: _Attempt | None = None
+    spent = False
+    for number in range(1, _ATTEMPTS + 1):
+        found = find(work.finder, target, careful=careful)
+        spent = found.spent
+        if _useless(work, found.point):
+            break
+        attempt = _attempt(work, found.point, number, progress)
+        best = attempt if best is None or attempt.rank < best.rank else best
+        if not attempt.certificate.failures:
+            break
+        worst = attempt.certificate.worst
+        careful = True
+        # What held-out samples miss by is asked for beyond what this assignment reached on the search samples.
+        reached = min(target, found.point.excess)
+        target = min(strict, target if math.isinf(worst) else reached / (worst * _STRICTER))
+    if best is None:
+        return _ended_early(work) if spent else _infeasible(work)
+    return _concluded(work, best, output)
+
+
+def _first_target(work: Work, strict: float) -> float:
+    """Without the margin where everything low meets the budget itself: whether that holds is for the certificate to say."""
+    try:
+        worst = work.finder.evaluate("all low", ~work.finder.forced).excess
+    except Spent:
+        return strict
+    return 1.0 if strict < worst <= 1 else strict
+
+
+def _chosen(work: Work, output: Path | None, progress: Progress) -> Outcome:
+    """The row of the Pareto front that the user picked."""
+    find(work.finder, 1 / work.margin)
+    front = outcome_of(work, "unproved", "").front
+    if work.task.pick > len(front):
+        raise ParityError(
+            f"the Pareto front has {len(front)} points, not {work.task.pick}", fix=f"use --pick 1 to {len(front)}"
+        )
+    return _concluded(work, _attempt(work, front[work.task.pick - 1], 1, progress), output)
+
+
+def _useless(work: Work, point: Point) -> bool:
+    """Whether nothing of the model is left in low precision."""
+    return len(point.kept) == len(work.finder.oracle.names) and bool(point.kept)
+
+
+def _attempt(work: Work, point: Point, number: int, progress: Progress) -> _Attempt:
+    started = time.monotonic()
+    finder = work.finder
+    kept = kept_nodes(point, finder.flags, finder.sensed, finder.oracle.names, finder.network)
+    path = work.folder / f"attempt{number}.onnx"
+    written = write(work.screened.model, work.task.low, kept, path, typed=work.task.typed)
+    proof = proved(work, written, point, number, progress)
+    work.seconds["certify"] = work.seconds.get("certify", 0.0) + time.monotonic() - started
+    return _Attempt(point=point, kept=kept, written=written, certificate=proof)
+
+
+def proved(work: Work, written: Written, point: Point, attempts: int, progress: Progress) -> Certificate:
+    """The certificate of a written model; without held-out samples it says that there are none."""
+    if not len(work.held_out):
+        return certificate((), attempts=attempts)
+    keep = None if written.casts is not None else (work.task.low, point.kept)
+    draws = draws_of(load_model(written.path), work.task.threads, keep)
+
+    def reference(sample: Sample) -> Mapping[str, np.ndarray]:
+        return work.reference(sample.arrays)
+
+    return certify(
+        draws, reference, list(work.held_out), work.held, attempts=attempts, seed=work.task.seed, progress=progress
+    )
+
+
+def _concluded(work: Work, best: _Attempt, output: Path | None) -> Outcome:
+    proof, point = best.certificate, best.point
+    verdict: Verdict
+    untouched = not point.kept and not work.screened.edits
+    if untouched and not proof.failures and not work.task.pick:
+        verdict = "nothing" if proof.certified else "unproved"
+        statement = f"{_nothing(work)} {proof.statement}"
+    else:
+        verdict = "certified" if proof.certified else "unproved"
+        statement = said(work.task, point, work.finder.network, len(work.screened.edits), proof)
+        if output is not None:
+            move(best.written.path, output)
+    base = outcome_of(work, "certified", statement)
+    return replace(
+        base,
+        verdict=verdict,
+        kept=best.kept,
+        chosen=point,
+        certificate=proof,
+        casts_written=best.written.casts,
+        skipped=(*base.skipped, *best.written.notes),
+    )
+
+
+def _nothing(work: Work) -> str:
+    return f"Nothing needs a repair: everything in {work.task.low} meets the budget; no file was written."
+
+
+def _ended_early(work: Work) -> Outcome:
+    statement = (
+        f"The search ended after {work.finder.oracle.count} evaluations, before it found an assignment that meets the "
+        "budget; give it more --time or --evaluations."
+    )
+    return outcome_of(work, "unproved", statement)
+
+
+def _infeasible(work: Work) -> Outcome:
+    point = min(work.finder.trail, key=lambda one: (one.excess, one.seconds))
+    finder = work.finder
+    blocks = blocking(finder.flags, finder.sensed, finder.oracle.names)
+    least = min((one for one in finder.trail if one.flops < 1), key=lambda one: one.excess, default=point)
+    statement = (
+        f"No assignment with anything in {work.task.low} meets the budget. The nearest one with products in it makes "
+        f"{least.excess:.3g} times the error allowed."
+    )
+    return replace(outcome_of(work, "infeasible", statement), chosen=least, blocks=blocks)

@@ -1,0 +1,178 @@
+"""Outputs held against budgets: one number a sample, the worst error in units of its budget.
+
+excess = (value - perfect) / (limit - perfect), where `perfect` is what the metric gives for the reference against
+itself: above 1 misses the budget, whichever way the metric points. A number that is not finite is an excess of
+infinity. `limit = perfect` allows nothing: 0 or infinity.
+
+rel_l2 has an absolute floor: |c - r| / max(|r|, floor sqrt(n)). Without it an output that is nought on one sample (a
+text detector on a page without text gives 1e-32) could never meet a relative budget. The floor is a root mean square;
+the default is `FLOOR_SHARE` of the largest one that the reference has on the search samples.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.case.formats.loader import call
+from parityscope.case.policy import budgets_for
+from parityscope.comparison import can_be_scores, measure_pair, measurements
+from parityscope.errors import ParityError
+from parityscope.records import Policy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from parityscope.case.formats.loader import UserFunction
+    from parityscope.records import Budget
+
+__all__ = ["FLOOR_SHARE", "Yardstick", "excess", "relative_error", "squared_error", "yardstick"]
+
+FLOOR_SHARE = 1e-3  # chosen: 60 dB below the loudest sample
+_OF_SCORES = frozenset({"top1_agreement", "top5_agreement", "kl_mean", "kl_max"})
+_SIZES = {"mean_error": 0.0, "norm_ratio": 1.0}  # two-sided: the limit is a distance from this
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Yardstick:
+    """The budgets, the user's metrics by name, and the floor of each output (root mean square)."""
+
+    policy: Policy
+    functions: Mapping[str, UserFunction]
+    floors: Mapping[str, float]
+
+    def limit_of(self, output: str) -> float:
+        """The rel_l2 budget of an output; 1 where there is none, so that relative errors stand for themselves."""
+        held = [one.limit for one in budgets_for(self.policy, output) if one.metric == "rel_l2" and one.limit > 0]
+        return min(held, default=1.0)
+
+
+def yardstick(
+    budgets: tuple[Budget, ...],
+    functions: Mapping[str, UserFunction],
+    references: Iterable[Mapping[str, np.ndarray]],
+    floor: float | None,
+) -> Yardstick:
+    """Budgets with floors from the reference's outputs on the search samples, or `floor` for every output.
+
+    Raises:
+        ParityError: no budget applies to any output.
+    """
+    floors: dict[str, float] = {}
+    held = list(references)
+    for outputs in held:
+        for name, array in outputs.items():
+            if array.dtype.kind == "f" and array.size:
+                own = FLOOR_SHARE * _rms(array) if floor is None else floor
+                floors[name] = max(floors.get(name, 0.0), own)
+    made = Yardstick(policy=Policy(budgets=budgets), functions=functions, floors=floors)
+    if held and not _terms(made, held[0], held[0]):
+        names = ", ".join(sorted({one.metric for one in budgets})) or "none"
+        raise ParityError(
+            f"no budget applies to an output of the model ({names})",
+            fix="give one that does: --budget max_abs=VALUE for numbers, --budget mismatches=VALUE for integers",
+        )
+    return made
+
+
+def excess(held: Yardstick, reference: Mapping[str, np.ndarray], candidate: Mapping[str, np.ndarray]) -> float:
+    """The worst of all budgets on one sample, in units of the budget. Arrays: by output name, any shape."""
+    return max(_terms(held, reference, candidate), default=math.inf)
+
+
+def squared_error(held: Yardstick, reference: Mapping[str, np.ndarray], candidate: Mapping[str, np.ndarray]) -> float:
+    """The sum over float outputs of (relative L2 error / budget)²; shares of differing elements for integers alone."""
+    total = 0.0
+    floats = [name for name, array in reference.items() if array.dtype.kind == "f"]
+    for name in floats or reference:
+        error = (
+            relative_error(reference[name], candidate[name], held.floors.get(name, 0.0))
+            if floats
+            else float(np.mean(reference[name] != candidate[name]))
+        )
+        total += (error / held.limit_of(name)) ** 2
+    return total
+
+
+def relative_error(reference: np.ndarray, candidate: np.ndarray, floor: float) -> float:
+    """|c - r| / max(|r|, floor sqrt(n)), in float64; infinite where one side alone is not finite; 0 for no elements.
+
+    reference, candidate: floats of one shape. `floor` is a root mean square.
+    """
+    if reference.shape != candidate.shape:
+        return math.inf
+    r, c = reference.astype(np.float64).ravel(), candidate.astype(np.float64).ravel()
+    finite = np.isfinite(r) & np.isfinite(c)
+    if not finite.all():
+        same = (r == c) | (np.isnan(r) & np.isnan(c))
+        if not (finite | same).all():
+            return math.inf
+        r, c = r[finite], c[finite]
+    distance = float(np.linalg.norm(c - r))
+    scale = max(float(np.linalg.norm(r)), floor * math.sqrt(r.size))
+    return 0.0 if distance == 0 else math.inf if scale == 0 else distance / scale
+
+
+def _terms(held: Yardstick, reference: Mapping[str, np.ndarray], candidate: Mapping[str, np.ndarray]) -> list[float]:
+    found = []
+    for name, expected in reference.items():
+        for budget in budgets_for(held.policy, name):
+            if budget.metric not in held.functions:
+                value = _term(budget, expected, candidate[name], held.floors.get(name, 0.0))
+                found.extend([] if value is None else [value])
+    for budget in held.policy.budgets:
+        if budget.metric in held.functions:
+            user = held.functions[budget.metric]
+            perfect, value = (_called(user, reference, side) for side in (reference, candidate))
+            found.append(_over(value, perfect, budget.limit))
+    return found
+
+
+def _term(budget: Budget, reference: np.ndarray, candidate: np.ndarray, floor: float) -> float | None:
+    """One budget on one output; None where its metric does not apply to such tensors."""
+    if reference.shape != candidate.shape:
+        return math.inf
+    is_float = reference.dtype.kind == "f"
+    if budget.metric == "rel_l2":
+        return _over(relative_error(reference, candidate, floor), 0.0, budget.limit) if is_float else None
+    if budget.metric in _OF_SCORES and not can_be_scores(reference.dtype, reference.shape):
+        return None
+    scores = budget.metric in _OF_SCORES
+    pair = measure_pair(reference, candidate, channel_axis=None, as_scores=scores)
+    found = measurements(pair).get(budget.metric)
+    if found is None:
+        return None
+    if budget.metric == "snr_db":  # equal tensors have an infinite one: an amplitude ratio takes the difference's place
+        return 0.0 if found.value == math.inf else 10.0 ** ((budget.limit - found.value) / 20.0)
+    if budget.metric in _SIZES:
+        return _over(abs(found.value - _SIZES[budget.metric]), 0.0, budget.limit)
+    own = measurements(measure_pair(reference, reference, channel_axis=None, as_scores=scores))
+    return _over(found.value, own[budget.metric].value, budget.limit)
+
+
+def _over(value: float, perfect: float, limit: float) -> float:
+    if value == perfect:
+        return 0.0
+    if not math.isfinite(value) or limit == perfect:
+        return math.inf
+    return (value - perfect) / (limit - perfect)
+
+
+def _called(user: UserFunction, reference: Mapping[str, np.ndarray], side: Mapping[str, np.ndarray]) -> float:
+    value = call(user, user.function, dict(reference), dict(side), doing=f"the metric {user.text}")
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise ParityError(
+            f"the metric gave {value!r}, which is not a number",
+            where=user.text,
+            fix="return one float: function(reference, candidate), both arrays by output name",
+        ) from error
+
+
+def _rms(array: np.ndarray) -> float:
+    finite = array[np.isfinite(array)].astype(np.float64)
+    return float(np.sqrt(np.mean(finite**2))) if finite.size else 0.0

@@ -1,0 +1,168 @@
+"""The certificate: the written model, freshly loaded, on samples that the search never saw.
+
+Each held-out sample is run once as a deployment would. The samples nearest to the budget are drawn again, so that a
+lucky draw cannot pass: on one thread with the optimizer off, and with inputs moved by one part in ten million (the
+reference is run on the moved inputs too).
+
+Statement: if the share of inputs that meet the budget were less than p, then n clean samples would have a probability
+of less than p^n. So n clean samples say "at least p" with confidence 1 - p^n, whatever the distribution (S. S. Wilks,
+Determination of sample sizes for setting tolerance limits, Ann. Math. Statist. 12, 1941): 59 for 95 %/95 %, 22 for
+90 %/90 %. With several attempts on the same samples the union bound gives 1 - attempts p^n. It takes the held-out
+samples for a random choice of those in use.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.arithmetic.simulation import detype
+from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.switching import Switchboard
+from parityscope.case.inputs import Sample
+from parityscope.repairs.search.judging import excess
+from parityscope.repairs.search.records import Certificate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from parityscope.backends._onnxruntime import Run
+    from parityscope.backends.recording import Progress
+    from parityscope.case import Model
+    from parityscope.repairs.search.judging import Yardstick
+
+__all__ = ["LEVELS", "Draws", "certificate", "certify", "confidence", "draws_of", "needed"]
+
+LEVELS = (0.95, 0.90)  # shares that are claimed, each with a confidence of the same size; below the last nothing is
+DRAWN_AGAIN = 8  # samples, the nearest to the budget. Chosen
+_JITTER = 1e-7  # relative; a little over half a unit in the last place of float32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draws:
+    """Ways to run the written model: as it is deployed, and again with another order of summation."""
+
+    plain: Run
+    again: Run
+
+
+def draws_of(written: Model, threads: int, kept: tuple[str, Collection[str]] | None = None) -> Draws:
+    """Fresh sessions of the file, faithful to its types.
+
+    A file without types of its own is run as a runtime would convert it: `kept` says to which format, and which nodes
+    it leaves in FP32.
+
+    Raises:
+        ParityError: the runtime refuses it.
+    """
+    folder = written.path.parent
+    if kept is not None:
+        return _converted(written, kept[0], kept[1], threads)
+    return Draws(
+        plain=open_session(detype(written.graph()).model, threads=threads, folder=folder),
+        again=open_session(detype(written.graph()).model, threads=1, optimization="disabled", folder=folder),
+    )
+
+
+def _converted(written: Model, low: str, kept: Collection[str], threads: int) -> Draws:
+    def opened(threads: int, optimization: str) -> Run:
+        board = Switchboard(
+            written.graph(), low, threads=threads, optimization=optimization, folder=written.path.parent
+        )
+        assignment = np.array([node.name not in kept for node in board.graph.nodes], np.bool_)
+        return lambda arrays: board.run(Sample(index=0, name="", arrays=arrays), assignment)
+
+    return Draws(plain=opened(threads, "all"), again=opened(1, "disabled"))
+
+
+def certify(
+    draws: Draws,
+    reference: Callable[[Sample], Mapping[str, np.ndarray]],
+    samples: Sequence[Sample],
+    held: Yardstick,
+    *,
+    attempts: int,
+    seed: int,
+    progress: Progress,
+) -> Certificate:
+    """Runs every sample, then the nearest to the budget again, and says what that proves."""
+    over = []
+    for position, sample in enumerate(samples):
+        progress("certifying", position, len(samples))
+        over.append(excess(held, reference(sample), draws.plain(sample.arrays)))
+    nearest = sorted(range(len(over)), key=lambda place: -over[place])[:DRAWN_AGAIN]
+    random = np.random.default_rng(seed)
+    for place in nearest:
+        sample = samples[place]
+        moved = _moved(sample, random)
+        again = excess(held, reference(sample), draws.again(sample.arrays))
+        jittered = excess(held, reference(moved), draws.plain(moved.arrays))
+        over[place] = max(over[place], again, jittered)
+    progress("certifying", len(samples), len(samples))
+    return certificate(over, attempts=attempts)
+
+
+def certificate(over: Sequence[float], *, attempts: int = 1, draws: int = 3) -> Certificate:
+    """What held-out samples say: `over` holds the excess of each, in units of the budget."""
+    failures = sum(1 for value in over if not value <= 1)
+    level = next((one for one in LEVELS if not failures and len(over) >= needed(one, attempts)), None)
+    share = level or LEVELS[0]
+    sure = 0.0 if failures else confidence(len(over), share, attempts)
+    return Certificate(
+        excess=tuple(over),
+        draws=draws,
+        attempts=attempts,
+        failures=failures,
+        worst=max(over, default=math.nan),
+        p95=_quantile(over, 0.95),
+        share=share,
+        confidence=sure,
+        certified=level is not None,
+        statement=_statement(len(over), failures, share, sure, attempts, certified=level is not None),
+    )
+
+
+def confidence(count: int, share: float, attempts: int = 1) -> float:
+    """How sure `count` clean samples make "at least `share` of them meet the budget": 1 - attempts share^count."""
+    return max(0.0, 1.0 - attempts * share**count)
+
+
+def needed(level: float, attempts: int = 1) -> int:
+    """The fewest clean samples for a share and a confidence of `level`: attempts level^n <= 1 - level."""
+    return math.ceil(math.log((1 - level) / attempts) / math.log(level) - 1e-12)
+
+
+def _statement(count: int, failures: int, share: float, sure: float, attempts: int, *, certified: bool) -> str:
+    plural = "" if count == 1 else "s"
+    if not count:
+        return f"Not certified: no sample was held out. {needed(LEVELS[-1])} are needed for 90 %/90 %."
+    if failures:
+        return f"Not certified: {failures} of {count} held-out sample{plural} beyond the budget."
+    tries = f" ({attempts} attempts)" if attempts > 1 else ""
+    said = f"at least {share:.0%} of such inputs meet the budget, with {math.floor(sure * 100)} % confidence{tries}"
+    if certified:
+        return f"All {count} held-out samples meet the budget: {said}."
+    fewest = needed(LEVELS[-1], attempts)
+    return (
+        f"Not certified: all {count} held-out sample{plural} meet the budget, which is too few: {said}. "
+        f"{fewest} clean ones are needed for 90 %/90 %, {needed(LEVELS[0], attempts)} for 95 %/95 %."
+    )
+
+
+def _quantile(over: Sequence[float], share: float) -> float:
+    """The smallest value that at least `share` of the samples do not exceed; NaN without samples."""
+    return sorted(over)[math.ceil(share * len(over)) - 1] if over else math.nan
+
+
+def _moved(sample: Sample, random: np.random.Generator) -> Sample:
+    """The sample with float inputs moved by at most `_JITTER`, relative."""
+    arrays = {
+        name: (array * (1 + _JITTER * random.uniform(-1, 1, array.shape))).astype(array.dtype)
+        if array.dtype.kind == "f"
+        else array
+        for name, array in sample.arrays.items()
+    }
+    return Sample(index=sample.index, name=sample.name, arrays=arrays, original=sample.original)

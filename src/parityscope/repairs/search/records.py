@@ -1,0 +1,167 @@
+"""What a search takes and gives: frozen records of plain numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from parityscope.case import Inputs, Model
+    from parityscope.case.formats.loader import UserFunction
+    from parityscope.records import Budget, Skip
+
+__all__ = ["Certificate", "Edit", "Flag", "Kept", "Outcome", "Point", "Task", "Verdict"]
+
+Blame = Literal["parameter", "activation", "operator"]
+# nothing: pure low precision meets the budget. certified: proved on held-out samples. unproved: too few of them, or one
+# failed. infeasible: no assignment with anything low meets it.
+Verdict = Literal["nothing", "certified", "unproved", "infeasible"]
+
+_NO_FUNCTIONS: Mapping[str, UserFunction] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What is asked.
+
+    `low` is the format ("f16" or "bf16"); `functions` are metrics of the user's by name; `margin` divides every budget
+    while searching (0: 1.3 with several search samples, 1.5 with fewer than three); `search_samples` and `held_out`
+    count samples (0: chosen); `sensing` bounds the evaluations for sensitivities (0: as many as nodes); `seconds` and
+    `evaluations` end the search early; `pick` takes that row of the Pareto
+    front (0: the cheapest that passes); `typed` writes types and Casts into the model, else it stays in FP32 for a
+    runtime that converts by itself; `consents` names repairs that change the function and were agreed to; `profile` is a
+    file of measured node times.
+    """
+
+    model: Model
+    inputs: Inputs
+    low: str
+    budgets: tuple[Budget, ...]
+    functions: Mapping[str, UserFunction] = field(default_factory=lambda: _NO_FUNCTIONS)
+    floor: float | None = None
+    search_samples: int = 0
+    held_out: int = 0
+    margin: float = 0.0
+    evaluations: int = 0
+    sensing: int = 0
+    seconds: float = math.inf
+    pick: int = 0
+    seed: int = 0
+    typed: bool = True
+    range_repairs: bool = True
+    consents: tuple[str, ...] = ()
+    profile: Path | None = None
+    memory: int = 512 << 20
+    threads: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """A node that must not be low, and what is to blame: a parameter, an activation, or the operator's own schema.
+
+    `tensor` is the parameter or tensor and `value` its decisive magnitude. `overflows` says that the value is beyond
+    the range as it stands, and not only within the margin of it.
+    """
+
+    node: str
+    op_type: str
+    blame: Blame
+    text: str
+    tensor: str = ""
+    value: float = math.nan
+    overflows: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """A range repair that was applied: the plug-in, the finding's code, the node, and what it said that it did.
+
+    `details` are the finding's (plain strings, numbers and lists), so that a plan can apply it again.
+    """
+
+    repair: str
+    code: str
+    node: str
+    note: str
+    details: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A node kept in full precision. `sensitivity` is its squared error in units of the budget, NaN if unmeasured."""
+
+    node: str
+    op_type: str
+    reason: str
+    sensitivity: float = math.nan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """An assignment that was evaluated.
+
+    `excess` is the worst measured error over the search samples in units of the budget (above 1 misses it);
+    `seconds` the modelled time of one inference; `flops` the share of multiply-accumulates left in full precision;
+    `casts` the Casts that the graph needs.
+    """
+
+    step: str
+    kept: tuple[str, ...]
+    excess: float
+    seconds: float
+    flops: float
+    casts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """What held-out samples say about the written model.
+
+    `excess` holds the worst of each sample's draws, in units of the budget. `attempts` is how many assignments were
+    tried on these samples: the union bound over them weakens `confidence`, the one that at least `share` of such
+    samples meet the budget. `statement` says it in words.
+    """
+
+    excess: tuple[float, ...]
+    draws: int
+    attempts: int
+    failures: int
+    worst: float
+    p95: float
+    share: float
+    confidence: float
+    certified: bool
+    statement: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a search found. `front` is the Pareto front of `trail`, cheapest first; `chosen` one of them."""
+
+    verdict: Verdict
+    statement: str
+    low: str
+    margin: float
+    typed: bool
+    nodes: int
+    flags: tuple[Flag, ...] = ()
+    edits: tuple[Edit, ...] = ()
+    kept: tuple[Kept, ...] = ()
+    chosen: Point | None = None
+    front: tuple[Point, ...] = ()
+    trail: tuple[Point, ...] = ()
+    all_low: float = math.nan
+    certificate: Certificate | None = None
+    search_samples: tuple[int, ...] = ()
+    held_out: tuple[int, ...] = ()
+    evaluations: int = 0
+    sensing: int = 0
+    casts_written: int | None = None
+    blocks: tuple[str, ...] = ()
+    skipped: tuple[Skip, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))

@@ -1,0 +1,172 @@
+"""One FP32 run per sample: which nodes cannot be low whatever else is, and what is to blame.
+
+* parameter: a constant (initializer or Constant node) overflows in the format, or vanishes as a whole (an epsilon);
+* activation: a tensor that the node reads or writes is larger than the format's largest number over the margin, or one
+  that goes into a denominator, a logarithm or a root underflows to zero on its way there;
+* operator: it has no such format at the model's opset, by its ONNX schema (`arithmetic.typed` knows).
+
+Integers are never looked at: a token number above 65504 keeps no table in FP32. What steers an operator (the scales of
+Resize) is kept by engines.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from parityscope.arithmetic import format_named
+from parityscope.arithmetic._graphs import constant_tensor
+from parityscope.arithmetic.element_types import infer_types
+from parityscope.arithmetic.sites import exact_uses, is_float
+from parityscope.case.graph import computing, node_name
+from parityscope.forecast.lockstep import Plan, run_layers
+from parityscope.forecast.parameters import changed_parameters
+from parityscope.repairs.search.records import Flag
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    import onnx_ir as ir
+
+    from parityscope.arithmetic import Format
+    from parityscope.backends.recording import Progress
+    from parityscope.case import Inputs, Model
+    from parityscope.forecast.records import ChangedParameter, Range
+
+__all__ = ["flagged", "ranges_of"]
+
+# Operators and inputs that a zero sends to infinity or NaN.
+_POLES = {"Div": 1, "Reciprocal": 0, "Log": 0}
+# What may stand between the tensor that underflows and the pole: x² -> mean -> + epsilon -> root -> divisor.
+_SUMS = frozenset({"ReduceL2", "ReduceMean", "ReduceSum", "ReduceSumSquare"})
+_ON_THE_WAY = _SUMS | {"Add", "Clip", "Max", "Mul", "Pow", "Sqrt"}
+
+
+def ranges_of(model: Model, inputs: Inputs, memory: int, threads: int, progress: Progress) -> dict[str, Range]:
+    """The range of every float tensor that nodes compute, over all samples of `inputs`.
+
+    Raises:
+        ParityError: the reference cannot run.
+    """
+    plan = Plan(model=model, inputs=inputs, targets={}, memory=memory, threads=threads, introduced=False)
+    return run_layers(plan, progress).ranges
+
+
+def flagged(
+    model: ir.Model, ranges: Mapping[str, Range], low: str, margin: float, unwritable: Collection[str] = ()
+) -> tuple[Flag, ...]:
+    """The nodes of the main graph that must stay in full precision, each once, in topological order.
+
+    `model` has uniquely named nodes; `margin` is by how much another sample may exceed the ranges seen; `unwritable`
+    are the nodes whose operator has no such format.
+    """
+    infer_types(model)
+    number_format = format_named(low)
+    parameters = {one.name: one for one in changed_parameters(model, number_format)}
+    exact = exact_uses(model)
+    vanishing = _vanishing(model, ranges, number_format)
+    found: list[Flag] = []
+    for index, node in enumerate(computing(model)):
+        name = node_name(node, index)
+        reasons = (
+            *_by_operator(node, name, unwritable, number_format),
+            *_by_parameter(node, name, parameters, exact, number_format),
+            *_by_activation(node, name, ranges, exact, number_format, margin),
+            *_by_underflow(node, name, vanishing, number_format),
+        )
+        found.extend(reasons[:1])
+    return tuple(found)
+
+
+def _by_operator(node: ir.Node, name: str, unwritable: Collection[str], number_format: Format) -> Iterator[Flag]:
+    if name in unwritable:
+        text = f"{node.op_type} has no {number_format.title} at this opset"
+        yield Flag(node=name, op_type=node.op_type, blame="operator", text=text)
+
+
+def _by_parameter(
+    node: ir.Node,
+    name: str,
+    parameters: Mapping[str, ChangedParameter],
+    exact: frozenset[tuple[ir.Node, int]],
+    number_format: Format,
+) -> Iterator[Flag]:
+    for index, value in enumerate(node.inputs):
+        changed = parameters.get(str(value.name)) if value is not None and (node, index) not in exact else None
+        if changed is None:
+            continue
+        if changed.overflowed:
+            text = f"its {changed.role} holds {changed.value:.4g}, beyond {number_format.title}'s {number_format.largest:.5g}"
+        elif changed.flushed == changed.elements:
+            text = f"its {changed.role} {changed.value:.3g} becomes 0 in {number_format.title}"
+        else:
+            continue
+        yield Flag(
+            node=name, op_type=node.op_type, blame="parameter", text=text, tensor=changed.name, value=changed.value
+        )
+
+
+def _by_activation(
+    node: ir.Node,
+    name: str,
+    ranges: Mapping[str, Range],
+    exact: frozenset[tuple[ir.Node, int]],
+    number_format: Format,
+    margin: float,
+) -> Iterator[Flag]:
+    reads = [value for index, value in enumerate(node.inputs) if value is not None and (node, index) not in exact]
+    for value, verb in [*((one, "gives") for one in node.outputs), *((one, "reads") for one in reads)]:
+        held = ranges.get(str(value.name))
+        if held is None or not is_float(value) or held.largest * margin <= number_format.largest:
+            continue
+        beyond = held.largest > number_format.largest
+        where = "beyond" if beyond else f"within a factor {margin:g} of"
+        yield Flag(
+            node=name,
+            op_type=node.op_type,
+            blame="activation",
+            text=f"it {verb} {held.largest:.4g}, {where} {number_format.title}'s {number_format.largest:.5g}",
+            tensor=str(value.name),
+            value=held.largest,
+            overflows=beyond,
+        )
+
+
+def _by_underflow(
+    node: ir.Node, name: str, vanishing: Mapping[ir.Value, float], number_format: Format
+) -> Iterator[Flag]:
+    for value in (*node.outputs, *node.inputs):
+        if value is not None and value in vanishing:
+            yield Flag(
+                node=name,
+                op_type=node.op_type,
+                blame="activation",
+                text=f"{vanishing[value]:.3g} becomes 0 in {number_format.title} on its way to a denominator or logarithm",
+                tensor=str(value.name),
+                value=vanishing[value],
+            )
+
+
+def _vanishing(model: ir.Model, ranges: Mapping[str, Range], number_format: Format) -> dict[ir.Value, float]:
+    """Tensors with elements that round to zero and reach a pole, with their smallest magnitude."""
+    found: dict[ir.Value, float] = {}
+    stack = [
+        node.inputs[_POLES[node.op_type]]
+        for node in model.graph
+        if node.op_type in _POLES and len(node.inputs) > _POLES[node.op_type]
+    ]
+    seen: set[ir.Value] = set()
+    while stack:
+        value = stack.pop()
+        if value is None or value in seen or constant_tensor(value) is not None:
+            continue
+        seen.add(value)
+        held = ranges.get(str(value.name))
+        # Exact zeros are the model's own; only what becomes zero by rounding is lost.
+        if held is not None and held.smallest and held.to_zero(number_format) < 0:
+            found[value] = held.smallest
+        producer = value.producer()
+        # Small terms of a sum that is not small itself may vanish without harm.
+        harmless = producer is not None and producer.op_type in _SUMS and value not in found
+        if producer is not None and producer.op_type in _ON_THE_WAY and not harmless:
+            stack.extend(producer.inputs)
+    return found

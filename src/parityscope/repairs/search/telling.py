@@ -1,0 +1,102 @@
+"""Sentences about an outcome: why each node is kept, what blocks, and what was found."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.arithmetic import format_named
+from parityscope.noise import noise_floor
+from parityscope.repairs.search.network import price
+from parityscope.repairs.search.records import Kept
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from parityscope.case import Inputs
+    from parityscope.repairs.search.network import Network
+    from parityscope.repairs.search.records import Certificate, Flag, Point, Task
+    from parityscope.repairs.search.sense import Sensed
+
+__all__ = ["blocking", "kept_nodes", "said", "told_floor"]
+
+# The floor is measured for budgets below this only. Chosen: a hundred times what FP32 noise of 1e-6 would ask for.
+_TIGHT = 1e-4
+_SMALL = 0.01  # of the budget; a node that adds less is kept for the Casts that it saves
+_NAMED = 5
+_HARDLY = 0.9  # of the modelled time in FP32. Chosen
+
+
+def kept_nodes(
+    point: Point, flags: Sequence[Flag], sensed: Sensed | None, names: Sequence[str], network: Network
+) -> tuple[Kept, ...]:
+    """The kept nodes of an assignment in graph order, each with why."""
+    why = {flag.node: flag.text for flag in flags}
+    place = {name: index for index, name in enumerate(names)}
+    types = {vertex.name: vertex.op_type for vertex in network.vertices}
+    found = []
+    for name in point.kept:
+        squared = math.nan if sensed is None else float(sensed.squared[place[name]])
+        found.append(
+            Kept(
+                node=name,
+                op_type=types.get(name, ""),
+                reason=why.get(name) or _by_error(squared),
+                sensitivity=math.nan if name in why else squared,
+            )
+        )
+    return tuple(found)
+
+
+def blocking(flags: Sequence[Flag], sensed: Sensed | None, names: Sequence[str]) -> tuple[str, ...]:
+    """What stands in the way of more nodes in low precision, the heaviest first."""
+    said = [f"{flag.node}: {flag.text}" for flag in flags][:_NAMED]
+    if sensed is not None:
+        order = sorted(range(len(names)), key=lambda index: (-sensed.squared[index], index))
+        said.extend(f"{names[index]}: {_by_error(float(sensed.squared[index]))}" for index in order[:_NAMED])
+    return tuple(said)
+
+
+def told_floor(task: Task, search: Inputs) -> str:
+    """Why even FP32 misses the budget; empty where it does not, or where the budget is far above any floor."""
+    tight = [one for one in task.budgets if one.metric == "rel_l2" and one.limit < _TIGHT]
+    if not tight:
+        return ""
+    names = [value.name for value in task.model.outputs]
+    floor = noise_floor(task.model, search, search.indices, names, memory=task.memory)
+    for budget in tight:
+        for name in [budget.output] if budget.output else names:
+            if floor.errors.get(name, 0.0) >= budget.limit:
+                return (
+                    f"Two honest FP32 evaluations of {name} are {floor.errors[name]:.2g} apart, which is more than the "
+                    f"budget of {budget.limit:g}: even FP32 misses it"
+                )
+    return ""
+
+
+def said(task: Task, point: Point, network: Network, edits: int, certificate: Certificate) -> str:
+    """The outcome in words."""
+    title, nodes = format_named(task.low).title, network.decisions
+    kept = len(point.kept)
+    changed = f"after {edits} range repair{'' if edits == 1 else 's'} " if edits else ""
+    what = (
+        f"no node is left in FP32 {changed}".rstrip()
+        if not kept
+        else f"{kept} of {nodes} nodes stay in FP32 {changed}({point.flops:.1%} of the FLOPs)"
+    )
+    full = price(network, np.zeros(nodes, np.bool_)).seconds
+    slow = " By the cost model it is hardly faster than FP32." if point.seconds > _HARDLY * full else ""
+    return f"{title}: {what}. {certificate.statement}{slow}"
+
+
+def _by_error(squared: float) -> str:
+    if math.isnan(squared):
+        return "its error was not measured"
+    if math.isinf(squared):
+        return "an output is not finite with it in low precision, or it was not measured"
+    share = math.sqrt(squared)
+    if share < _SMALL:
+        return "cheaper in FP32 than the Casts around it"
+    return f"its rounding alone makes {share:.2g} times the error that the budget allows"

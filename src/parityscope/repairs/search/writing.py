@@ -1,0 +1,120 @@
+"""The chosen assignment as a file: a strongly typed model, or the repaired FP32 model for runtimes that convert.
+
+The file is written beside its final name first and moved there, so that nobody meets half of it; an existing file is
+never replaced.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from parityscope.arithmetic.typed import typed_model
+from parityscope.errors import ParityError
+from parityscope.records import Skip
+from parityscope.repairs.search.staging import save
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import onnx_ir as ir
+
+    from parityscope.case import Model
+    from parityscope.repairs.search.records import Kept
+
+__all__ = ["Written", "check_output", "move", "typed_names", "unwritable_nodes", "write"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """Where the model is, its Casts (None where it has no types to convert between), and what there is to say."""
+
+    path: Path
+    casts: int | None
+    notes: tuple[Skip, ...]
+
+
+def unwritable_nodes(model: ir.Model, low: str) -> frozenset[str]:
+    """The nodes that stay in FP32 even if everything is to be low."""
+    formats = typed_model(model, low, {}).formats
+    return frozenset(name for name, held in formats.items() if held == "f32")
+
+
+def typed_names(model: ir.Model, low: str) -> frozenset[str]:
+    """The nodes that have a format of their own in a typed model."""
+    return frozenset(typed_model(model, low, {}).formats)
+
+
+def write(staged: Model, low: str, kept: Sequence[Kept], path: Path, *, typed: bool) -> Written:
+    """Writes the assignment to `path`.
+
+    Raises:
+        ParityError: a kept node does not exist.
+    """
+    graph = staged.graph()
+    if not typed:
+        save(graph, path)
+        return Written(path=path, casts=None, notes=_to_tell(kept))
+    deciding = typed_names(graph, low)
+    reasons = {one.node: one.reason for one in kept if one.node in deciding}
+    made = typed_model(graph, low, dict.fromkeys(reasons, "f32"), reasons=reasons)
+    save(made.model, path)
+    return Written(path=path, casts=made.casts, notes=made.notes)
+
+
+def _to_tell(kept: Sequence[Kept]) -> tuple[Skip, ...]:
+    """What the runtime has to be told beside the model."""
+    if not kept:
+        return ()
+    return (
+        Skip(
+            what=f"{len(kept)} nodes that are to stay in FP32",
+            reason="the file is in FP32 throughout; the runtime that converts it does not know them",
+            fix="add --settings KIND for what the runtime takes, or --types strong",
+        ),
+    )
+
+
+def check_output(path: Path | None, model: Path) -> None:
+    """Refuses to write over anything.
+
+    Raises:
+        ParityError: the file exists, is the model itself, or lies in no folder.
+    """
+    if path is None:
+        return
+    if path.exists():
+        same = path.resolve() == model.resolve()
+        raise ParityError(
+            f"{path} is the model itself" if same else f"{path} exists already",
+            where=str(path),
+            fix="choose another -o; the input model is never overwritten",
+        )
+    if not path.parent.is_dir():
+        raise ParityError(f"there is no folder {path.parent}", where=str(path), fix=f"mkdir -p {path.parent}")
+
+
+def move(source: Path, path: Path) -> None:
+    """Moves a written model, and the weights beside it, to its final name."""
+    import onnx_ir as ir
+
+    data = source.with_name(f"{source.name}.data")
+    if not data.exists():
+        _move_file(source, path)
+        return
+    # The file names its data: it is written again under the final name.
+    partial = path.with_name(f".{path.name}.partial")
+    ir.save(ir.load(source), partial, external_data=f"{path.name}.data")
+    partial.rename(path)
+    source.unlink()
+    data.unlink()
+
+
+def _move_file(source: Path, path: Path) -> None:
+    import shutil
+
+    partial = path.with_name(f".{path.name}.partial")
+    shutil.copyfile(source, partial)
+    partial.rename(path)
+    source.unlink()

@@ -1,0 +1,107 @@
+"""A repair's document -> plain data with every number already worded, which the page and the terminal lay out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from parityscope.report.words import clean, count, figure, number, percent, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["view"]
+
+_LABELS = {
+    "nothing": ("within", "✓", "Nothing needs a repair"),
+    "certified": ("within", "✓", "Certified"),
+    "unproved": ("incomplete", "?", "Not certified"),
+    "infeasible": ("beyond", "✕", "No assignment meets the budget"),
+}
+_MICRO = 1e6
+
+
+def view(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What is shown, in the order in which it is read."""
+    verdict, symbol, label = _LABELS[document["verdict"]]
+    chosen = document["chosen"]
+    return {
+        "verdict": verdict,
+        "symbol": symbol,
+        "label": label,
+        "headline": clean(document["statement"]),
+        "model": clean(document["model"]["name"]),
+        "inputs": _inputs(document),
+        "low": document["low"],
+        "output": clean(document["output"]),
+        "before": figure(document["all_low"]),
+        "after": figure(None if chosen is None else chosen["excess"]),
+        "kept_count": f"{len(document['kept'])} of {document['deciding_nodes']}",
+        "flops": percent(None if chosen is None else chosen["flops"]),
+        "casts": count(document["casts"]),
+        "evaluations": count(document["evaluations"]),
+        "sensing": count(document["sensing"]),
+        "time": seconds(document["seconds"].get("total")),
+        "budgets": [_budget(one) for one in document["budgets"]],
+        "edits": [{key: clean(one[key]) for key in ("repair", "node", "note")} for one in document["edits"]],
+        "flags": [{key: clean(one[key]) for key in ("node", "op_type", "blame", "text")} for one in document["flags"]],
+        "kept": [_kept(one) for one in document["kept"]],
+        "front": [_point(place, one, document) for place, one in enumerate(document["front"], 1)],
+        "blocks": [clean(one) for one in document["blocks"]],
+        "certificate": _certificate(document["certificate"]),
+        "skipped": [{key: clean(one[key]) for key in ("what", "reason", "fix")} for one in document["skipped"]],
+        "command": clean(document["command"]),
+        "tool": f"{document['tool']['name']} {document['tool']['version']}",
+        "schema": document["schema"],
+    }
+
+
+def _inputs(document: Mapping[str, Any]) -> str:
+    inputs = document["inputs"]
+    made = "generated " if inputs["generated"] else ""
+    return (
+        f"searched on {len(document['search_samples'])} and held out {len(document['held_out'])} of "
+        f"{inputs['samples']} {made}samples ({clean(inputs['origin'])})"
+    )
+
+
+def _budget(budget: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "output": clean(budget["output"]) or "every output",
+        "metric": clean(budget["metric"]),
+        "limit": figure(budget["limit"]),
+        "reason": clean(budget["reason"]),
+    }
+
+
+def _kept(kept: Mapping[str, Any]) -> dict[str, str]:
+    return {key: clean(kept[key]) for key in ("node", "op_type", "reason")}
+
+
+def _point(place: int, point: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
+    chosen = document["chosen"]
+    excess = number(point["excess"])
+    return {
+        "number": str(place),
+        "step": clean(point["step"]),
+        "kept": count(len(point["kept"])),
+        "excess": figure(excess),
+        "time": f"{figure((number(point['seconds']) or 0.0) * _MICRO)} µs",
+        "flops": percent(point["flops"]),
+        "casts": count(point["casts"]),
+        "meets": excess is not None and excess <= 1,
+        "chosen": chosen is not None and chosen["kept"] == point["kept"],
+    }
+
+
+def _certificate(held: Mapping[str, Any] | None) -> dict[str, str] | None:
+    if held is None:
+        return None
+    return {
+        "statement": clean(held["statement"]),
+        "samples": count(len(held["excess"])),
+        "failures": count(held["failures"]),
+        "worst": figure(held["worst"]),
+        "p95": figure(held["p95"]),
+        "draws": count(held["draws"]),
+        "attempts": count(held["attempts"]),
+    }
