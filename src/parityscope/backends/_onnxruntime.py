@@ -49,7 +49,7 @@ _ML_TYPES = {
     "tensor(float8e5m2)": ("float8_e5m2", 19),
     "tensor(float8e5m2fnuz)": ("float8_e5m2fnuz", 20),
 }
-_SILENT = 3  # ONNX Runtime's logging severity "error": warnings about derived graphs say nothing to the reader
+_SILENT = 4  # ONNX Runtime's logging severity "fatal": what it calls an error is raised too, and told once
 _PROTOBUF_LIMIT = (1 << 31) - 1  # bytes; the wire format's own limit on one message
 _INLINE_LIMIT = 1 << 29  # bytes, chosen: serializing holds the weights inside a graph three times, 1.5 GiB at this size
 _DETACHED_SIZE = 1 << 20  # bytes, chosen: smaller weights stay inside

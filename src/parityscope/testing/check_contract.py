@@ -20,8 +20,10 @@ from parityscope.records import Policy
 from parityscope.study import examine
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from parityscope.case import Inputs, Model
     from parityscope.checks import Check, Example
 
 __all__ = ["check_examples", "findings_of"]
@@ -64,6 +66,8 @@ def findings_of(example: Example, folder: Path) -> list[dict[str, Any]]:
     candidate = example.candidate
     if example.fault is not None:
         candidate = f"saved?path={_record_fault(example, model, folder)}"
+    if example.inputs_fault is not None or example.outputs_fault is not None:
+        candidate = f"saved?path={_record_path_fault(example, model, data, folder)}&pair=order"
     target = parse_target(candidate)
     policy = Policy(declared=example.declared or target.precision or "f32")
     case = Case(name="example", model=model, inputs=data, policy=policy)
@@ -101,3 +105,19 @@ def _record_fault(example: Example, model: Any, folder: Path) -> Path:
     path = folder / "recorded.npz"
     write_npz(path, recorded)
     return path
+
+
+def _record_path_fault(example: Example, model: Model, data: Inputs, folder: Path) -> Path:
+    """What the reference gives when the fault lies in the data path: one file for each sample, outputs only."""
+    samples: Sequence[Mapping[str, np.ndarray]] = [sample.arrays for sample in data]
+    if example.inputs_fault is not None:
+        samples = example.inputs_fault(samples)
+    run = open_session(model.graph(), folder=model.path.parent)
+    outputs: Sequence[Mapping[str, np.ndarray]] = [run(arrays) for arrays in samples]
+    if example.outputs_fault is not None:
+        outputs = example.outputs_fault(outputs)
+    recorded = folder / "recorded"
+    recorded.mkdir()
+    for number, arrays in enumerate(outputs):
+        write_npz(recorded / f"{number:06d}.npz", arrays)
+    return recorded

@@ -1,0 +1,150 @@
+"""Steps for tokens: integer inputs of one shape (samples, positions), padded at the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks._preprocessing.steps import PREPARED, RAW, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Arrays = Mapping[str, np.ndarray]
+    # A row of each input and the number of its tokens -> the new rows.
+    Rows = Callable[[dict[str, np.ndarray], int], dict[str, np.ndarray]]
+
+__all__ = ["Tokens", "token_steps", "tokens_of"]
+
+# [CLS] and [SEP], or their like: fewer tokens than these and one word are nothing to cut.
+_SHORTEST = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """Inputs of token models: ids, the attention mask and segments (token types), "" where there is none."""
+
+    ids: str
+    mask: str
+    segments: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that there are."""
+        return tuple(name for name in (self.ids, self.mask, self.segments) if name)
+
+
+def tokens_of(sample: Arrays) -> Tokens | None:
+    """Which inputs are tokens; None where none is.
+
+    Ids reach beyond 1; the mask and the segments hold 0 and 1, and the mask is the one whose name says so, or that
+    begins with 1 in every row.
+    """
+    whole = {name: each for name, each in sample.items() if each.dtype.kind in "iu" and each.ndim == 2 and each.size}
+    ids = next((name for name, each in whole.items() if each.max() > 1 and each.min() >= 0), "")
+    if not ids:
+        return None
+    flags = {
+        name: each
+        for name, each in whole.items()
+        if name != ids and each.shape == whole[ids].shape and each.max() <= 1 and each.min() >= 0
+    }
+    mask = next((name for name in flags if "mask" in name.lower()), "")
+    mask = mask or next((name for name, each in flags.items() if (each[:, 0] == 1).all()), "")
+    segments = next((name for name in flags if name != mask), "")
+    return Tokens(ids=ids, mask=mask, segments=segments)
+
+
+def token_steps(tokens: Tokens) -> list[Step]:
+    """Every step for a token model."""
+    ids, mask, segments = tokens.ids, tokens.mask, tokens.segments
+    found = [
+        _rows(tokens, "padding-left", "pads on the left", PREPARED, _left(tokens.names)),
+        _rows(tokens, "truncated", "truncates one token earlier, keeping the last special token", RAW, _truncated),
+        _rows(tokens, "cut", "cuts the last token off", RAW, _cut),
+        _rows(tokens, "no-special", "adds no special tokens at the beginning and the end", RAW, _without_special),
+        _rows(tokens, "no-first", "adds no special token at the beginning", RAW, _without_first),
+        _elements(ids, "ids-plus", "gives every token id plus 1", lambda array: array + 1),
+        _elements(ids, "ids-minus", "gives every token id minus 1", lambda array: np.maximum(array - 1, 0)),
+    ]
+    if mask:
+        found += [
+            _elements(
+                mask, "mask-ones", "gives an attention mask of ones, so that padding is attended to", np.ones_like
+            ),
+            _elements(mask, "mask-inverted", "inverts the attention mask", lambda array: 1 - array),
+            _rows(tokens, "ids-left", "pads the ids on the left, and the mask on the right", PREPARED, _left((ids,))),
+        ]
+    if segments:
+        found += [
+            _elements(segments, "segments-zero", "gives token types of zero", np.zeros_like),
+            _elements(segments, "segments-one", "gives token types of one", np.ones_like),
+        ]
+    return found
+
+
+def _elements(name: str, key: str, words: str, change: Callable[[np.ndarray], np.ndarray]) -> Step:
+    def apply(inputs: Arrays) -> Arrays:
+        return {**inputs, name: np.ascontiguousarray(change(inputs[name]).astype(inputs[name].dtype))}
+
+    return Step(key=f"{name}:{key}", words=words, stage=PREPARED, apply=apply)
+
+
+def _rows(tokens: Tokens, key: str, words: str, stage: int, change: Rows) -> Step:
+    """A step that rebuilds every row; shorter rows are padded with zeros to the length that they had."""
+
+    def apply(inputs: Arrays) -> Arrays | None:
+        made = {name: np.zeros_like(inputs[name]) for name in tokens.names}
+        pad = _pad(tokens, inputs)
+        made[tokens.ids][:] = pad
+        for row in range(len(inputs[tokens.ids])):
+            count = _count(tokens, inputs, row, pad)
+            if count <= _SHORTEST:
+                return None
+            changed = change({name: inputs[name][row] for name in tokens.names}, count)
+            for name, values in changed.items():
+                made[name][row, : len(values)] = values
+        return {**inputs, **made}
+
+    return Step(key=f"{tokens.ids}:{key}", words=words, stage=stage, apply=apply)
+
+
+def _pad(tokens: Tokens, inputs: Arrays) -> int:
+    """The id that pads: what stands where the mask is 0, else 0."""
+    if tokens.mask:
+        masked = inputs[tokens.ids][inputs[tokens.mask] == 0]
+        return int(masked[0]) if masked.size else 0
+    return 0
+
+
+def _count(tokens: Tokens, inputs: Arrays, row: int, pad: int) -> int:
+    """How many positions of a row hold tokens."""
+    if tokens.mask:
+        return int((inputs[tokens.mask][row] != 0).sum())
+    held = np.flatnonzero(inputs[tokens.ids][row] != pad)
+    return int(held[-1]) + 1 if held.size else 0
+
+
+def _left(names: tuple[str, ...]) -> Rows:
+    def change(rows: dict[str, np.ndarray], count: int) -> dict[str, np.ndarray]:
+        return {name: np.roll(row, len(row) - count) if name in names else row for name, row in rows.items()}
+
+    return change
+
+
+def _truncated(rows: dict[str, np.ndarray], count: int) -> dict[str, np.ndarray]:
+    return {name: np.append(row[: count - 2], row[count - 1]) for name, row in rows.items()}
+
+
+def _cut(rows: dict[str, np.ndarray], count: int) -> dict[str, np.ndarray]:
+    return {name: row[: count - 1] for name, row in rows.items()}
+
+
+def _without_special(rows: dict[str, np.ndarray], count: int) -> dict[str, np.ndarray]:
+    return {name: row[1 : count - 1] for name, row in rows.items()}
+
+
+def _without_first(rows: dict[str, np.ndarray], count: int) -> dict[str, np.ndarray]:
+    return {name: row[1:count] for name, row in rows.items()}

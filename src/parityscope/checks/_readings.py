@@ -1,0 +1,121 @@
+"""What an engine holds when an input arrives wrongly: (its values, those of the sample before) -> changed values.
+
+Each is named in words. A buffer that is only partly written keeps what was there: nought when it was fresh, the sample
+before when it is used again. Values of the changed array have the model's dtype and shape, whatever bytes they come from.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["FAMILIES", "Reading", "readings"]
+
+# One changed array, in words behind the input's name.
+Reading = tuple[str, np.ndarray]
+
+# Kinds of readings: what they are called in experiments.
+FAMILIES = {
+    "absent": "never arrived",
+    "part": "arrived only in part",
+    "type": "was read as another type",
+    "layout": "was read in another memory order",
+}
+
+_BYTE = 255  # the largest value of a byte
+
+
+def readings(family: str, array: np.ndarray, previous: np.ndarray | None) -> Iterator[Reading]:
+    """The readings of one family that differ from `array`; `previous` is the same input of the sample before, if any."""
+    if previous is not None and (previous.shape != array.shape or previous.dtype != array.dtype):
+        previous = None
+    if array.size == 0 or array.dtype.kind not in "fiub":
+        return
+    for words, changed in _MAKERS[family](array, previous):
+        if changed.shape == array.shape and changed.tobytes() != array.tobytes():
+            yield words, changed
+
+
+def _absent(array: np.ndarray, previous: np.ndarray | None) -> Iterator[Reading]:
+    yield "was never uploaded: it is zero throughout", np.zeros_like(array)
+    if previous is not None:
+        yield "was not uploaded again: it holds the values of the sample before", previous
+
+
+def _part(array: np.ndarray, previous: np.ndarray | None) -> Iterator[Reading]:
+    # Half: a buffer sized for a type of half the width, or for one of two streams. One part in itemsize: a copy of as many
+    # bytes as there are elements.
+    for share in dict.fromkeys((2, array.dtype.itemsize)):
+        kept = array.size // share
+        if not 0 < kept < array.size:
+            continue
+        for words, rest in (("zero", np.zeros_like(array)), ("the sample before", previous)):
+            if rest is not None:
+                changed = array.reshape(-1).copy()
+                changed[kept:] = rest.reshape(-1)[kept:]
+                text = f"arrived only up to element {kept} of {array.size}; the rest is {words}"
+                yield text, changed.reshape(array.shape)
+
+
+def _type(array: np.ndarray, previous: np.ndarray | None) -> Iterator[Reading]:
+    del previous
+    name = array.dtype.name
+    if name in {"int64", "int32"}:
+        other = np.dtype(np.int32 if name == "int64" else np.int64)
+        yield _given_as(array, other)
+        yield _taken_for(array, other)
+    elif name == "float32":
+        for wide in ("float16", "float64"):
+            yield _given_as(array, np.dtype(wide))
+        yield _taken_for(array, np.dtype(np.float16))
+        whole = bool((array == np.rint(array)).all())
+        if whole and array.min() >= 0 and array.max() <= _BYTE:
+            yield _given_as(array, np.dtype(np.uint8))
+        elif array.min() >= 0 and array.max() <= 1:
+            words, changed = _given_as(np.rint(array * _BYTE), np.dtype(np.uint8))
+            yield words, changed
+        if whole and abs(array).max() < np.iinfo(np.int32).max:
+            yield _given_as(array, np.dtype(np.int32))
+
+
+def _given_as(array: np.ndarray, other: np.dtype[np.generic]) -> Reading:
+    """The bytes of the values in type `other`, read as the model's type; zero where they end."""
+    with np.errstate(over="ignore"):
+        given = array.astype(other).reshape(-1).tobytes()
+    held = np.zeros(array.size, array.dtype)
+    taken = given[: min(len(given), held.nbytes)]
+    held.view(np.uint8)[: len(taken)] = np.frombuffer(taken, np.uint8)
+    return f"was given as {other} and read as {array.dtype}", held.reshape(array.shape)
+
+
+def _taken_for(array: np.ndarray, other: np.dtype[np.generic]) -> Reading:
+    """The model's bytes, read by the engine as `other`: as many elements as the model has."""
+    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    held = np.zeros(array.size * other.itemsize, np.uint8)
+    count = min(len(data), len(held))
+    held[:count] = data[:count]
+    with np.errstate(invalid="ignore"):
+        read = held.view(other).astype(array.dtype)
+    return f"was given as {array.dtype} and read as {other}", read.reshape(array.shape)
+
+
+def _layout(array: np.ndarray, previous: np.ndarray | None) -> Iterator[Reading]:
+    """The bytes of an array in another order of axes, read in C order: whoever skips ascontiguousarray does that."""
+    del previous
+    long = [axis for axis in range(array.ndim) if array.shape[axis] > 1]
+    turned = {tuple(reversed(range(array.ndim))): "its bytes lie in Fortran order (a transposed array)"}
+    for first, second in itertools.pairwise(long):
+        order = list(range(array.ndim))
+        order[first], order[second] = second, first
+        turned.setdefault(tuple(order), f"its bytes lie with axes {first} and {second} exchanged")
+    for axes, words in turned.items():
+        changed = np.ascontiguousarray(array.transpose(axes)).reshape(array.shape)
+        yield f"was read as if it were contiguous: {words}", changed
+
+
+_MAKERS = {"absent": _absent, "part": _part, "type": _type, "layout": _layout}

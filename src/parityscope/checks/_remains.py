@@ -1,0 +1,102 @@
+"""(reference, candidate, what came before) -> what of the candidate's output is old or was never written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from parityscope.checks._reproducing import apart
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["Remains", "remains_of"]
+
+# Elements that are old and ought not to be. Chosen: four floats that are equal bit for bit are no chance, unless it is one
+# value over and over, which a saturated network gives too; two equally likely integers are equal sixteen times in a row once
+# in 65,536.
+_FLOATS = 4
+_TELLING = 16
+
+# How much nearer to the sample before than to its own reference an output is that is old: 99 % in squares.
+_NEARER = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remains:
+    """What is old: "before" (the sample before), "zero" or "repeated" (one value), from flat element `start` on.
+
+    `error` is the relative L2 error of what stands before `start`, 0 if nothing does.
+    """
+
+    kind: Literal["before", "zero", "repeated"]
+    words: str
+    start: int
+    error: float
+
+
+def remains_of(
+    reference: np.ndarray, candidate: np.ndarray, previous: Sequence[np.ndarray], limit: float
+) -> Remains | None:
+    """What of a wrong output is old or was never written; None unless all that is wrong is.
+
+    Args:
+        reference: the right output.
+        candidate: the wrong one, of the same shape.
+        previous: outputs of the sample before, in any number.
+        limit: the relative L2 error that arithmetic explains.
+    """
+    for found in (_tail(reference, candidate, previous, limit), *_wholes(reference, candidate, previous, limit)):
+        if found is not None:
+            return found
+    return None
+
+
+def _wholes(
+    reference: np.ndarray, candidate: np.ndarray, previous: Sequence[np.ndarray], limit: float
+) -> Iterator[Remains]:
+    """The candidate as the sample before's, as near as arithmetic is: the old answer has its own rounding."""
+    for values in previous:
+        near = apart(values, candidate)
+        if near <= limit and near * _NEARER <= apart(reference, candidate):
+            yield Remains(kind="before", words="is the sample before's", start=0, error=0.0)
+
+
+def _tail(reference: np.ndarray, candidate: np.ndarray, previous: Sequence[np.ndarray], limit: float) -> Remains | None:
+    """The longest tail that is one value or, bit for bit, the sample before's, if what stands before it is right."""
+    right, found = reference.reshape(-1), candidate.reshape(-1)
+    for kind, whose, held in _sources(found, previous):
+        start = _start(found, held)
+        wrong = int((right[start:] != found[start:]).sum())
+        if wrong < (_FLOATS if found.dtype.kind == "f" and kind != "repeated" else _TELLING):
+            continue
+        error = apart(right[:start], found[:start]) if start else 0.0
+        if error <= limit:
+            words = f"was never written: it is {whose} throughout" if kind != "before" else f"is {whose}"
+            if start:
+                words = f"is right up to element {start} of {found.size} and is {whose} from there on"
+            return Remains(kind=kind, words=words, start=start, error=error)
+    return None
+
+
+def _sources(
+    found: np.ndarray, previous: Sequence[np.ndarray]
+) -> Iterator[tuple[Literal["before", "zero", "repeated"], str, np.ndarray]]:
+    # Never written comes first: then the sample before's is as empty, and would fit as well.
+    if found.size and found.dtype.kind in "fiu":
+        last = found[-1]
+        if last == 0:
+            yield "zero", "zero", np.broadcast_to(last, found.shape)
+        elif np.isfinite(last):
+            yield "repeated", f"{last:g}", np.broadcast_to(last, found.shape)
+    for values in previous:
+        if values.size == found.size and values.dtype == found.dtype:
+            yield "before", "the sample before's", values.reshape(-1)
+
+
+def _start(found: np.ndarray, held: np.ndarray) -> int:
+    """Where the longest tail begins in which both are equal."""
+    differs = np.flatnonzero(found != held)
+    return int(differs[-1]) + 1 if differs.size else 0

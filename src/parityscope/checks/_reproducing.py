@@ -1,0 +1,204 @@
+"""Does the reference, run on changed inputs, reproduce the candidate? What checks from outputs alone have in common.
+
+A hypothesis is a change of the inputs. Its prediction is the whole output vector, nothing in it is fitted, and so the test
+can be strict: what is left of the error must be what the candidate's arithmetic explains, on every sample looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks import Result
+from parityscope.comparison import measure_pair
+from parityscope.errors import ParityError
+from parityscope.prediction import FLOAT32_ROUNDING, distance, margin_of
+from parityscope.records import Evidence
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from parityscope.checks import Bench, Scene
+    from parityscope.records import Experiment, Outcome
+
+    Arrays = Mapping[str, np.ndarray]
+
+__all__ = [
+    "RUN_S",
+    "Misfit",
+    "apart",
+    "bad_samples",
+    "changed_run",
+    "limit_of",
+    "misfit",
+    "refuted",
+    "same_arrays",
+    "supported",
+]
+
+# Seconds written down for one run of the reference. Chosen: only the order among experiments depends on it.
+RUN_S = 0.05
+
+# Errors are expected on the samples as they are; on changed inputs the same arithmetic may err more. The MiniLM encoder's
+# rounding error moved by up to 2.2 (TF32, FP16, BF16) between its right inputs and exchanged ones. Chosen above that.
+_CHANGED = 4.0
+
+# The error must fall by this much in L2, so that 99 % of it in squares is explained: below that, two outputs that both lie
+# near the limit would count as explained by anything.
+_FALL = 10.0
+
+# What outputs must tell before a match means anything, in bits. An honest mistake has some 2^8 hypotheses to fit by chance;
+# with sixteen bits more that happens once in 65,536 (chosen).
+_ENOUGH_BITS = 24.0
+_MOST_BITS = 24.0  # of one element: a float32's significand
+
+# The sizes of nonsense: far beyond any input and any format below FP32, the square of the first still within FP32 and that
+# of the second beyond it. Chosen.
+_NONSENSE = (2.0**40, 2.0**100)
+_SEED = 40
+
+_ORDER = ("f32", "tf32", "f16", "bf16")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Misfit:
+    """How far outputs are from the candidate's: the worst relative L2 error of any, and of any over its limit."""
+
+    error: float
+    over: float
+
+    @property
+    def fits(self) -> bool:
+        """Whether the arithmetic explains what is left."""
+        return self.over <= 1.0
+
+    def explains(self, before: Misfit) -> bool:
+        """Whether going from `before` to this leaves what the arithmetic explains, and a small part of the error."""
+        return self.fits and self.error * _FALL <= before.error
+
+    def share(self, before: Misfit) -> float:
+        """The part of the error of `before`, in squares, that is gone."""
+        return max(0.0, 1.0 - (self.error / before.error) ** 2) if before.error > 0 else 0.0
+
+
+def limit_of(scene: Scene, output: str, *, coarser: bool = False) -> float:
+    """The relative L2 error of one output that the declared or executed arithmetic explains, on changed inputs too.
+
+    With `coarser`, the error of any arithmetic that was predicted.
+    """
+    expected = next((pair.expected for pair in scene.outputs if pair.site.tensor == output), {})
+    last = max(_ORDER.index(name) if name in _ORDER else 0 for name in (scene.declared, scene.executed))
+    formats = _ORDER if coarser else _ORDER[: last + 1]
+    allowed = [expected[name] * margin_of(name) for name in formats if name in expected]
+    return _CHANGED * max([*allowed, margin_of("f32") * FLOAT32_ROUNDING])
+
+
+def apart(reference: np.ndarray, candidate: np.ndarray) -> float:
+    """Relative L2 distance (share of unequal elements for integers); infinite if they cannot be compared."""
+    if reference.shape != candidate.shape:
+        return math.inf
+    try:
+        found = measure_pair(reference, candidate, channel_axis=None)
+    except ValueError:
+        return math.inf
+    if found.nonfinite_reference or found.nonfinite_candidate:
+        return math.inf
+    return distance(found)
+
+
+def misfit(scene: Scene, outputs: Arrays, candidate: Arrays, *, coarser: bool = False) -> Misfit:
+    """The misfit of `outputs` to the candidate's, over all outputs that both have."""
+    worst = Misfit(error=math.inf, over=math.inf)
+    shared = [name for name in outputs if name in candidate]
+    if shared:
+        errors = {name: apart(outputs[name], candidate[name]) for name in shared}
+        over = max(error / limit_of(scene, name, coarser=coarser) for name, error in errors.items())
+        worst = Misfit(error=max(errors.values()), over=over)
+    return worst
+
+
+def bad_samples(scene: Scene, bench: Bench) -> list[int]:
+    """The samples whose outputs are wrong; none if all of them together tell too little to judge a hypothesis by.
+
+    A sample tells nothing if nonsense in the place of its inputs reproduces the candidate too: a network whose normalization
+    overflowed, say, gives its last bias whatever comes in.
+    """
+    told = {
+        index: 0.0
+        if _nonsense_fits(scene, bench, index)
+        else _bits(scene, bench.reference(index), bench.candidate(index))
+        for index in bench.samples
+    }
+    return [index for index, bits in told.items() if bits > 0] if sum(told.values()) >= _ENOUGH_BITS else []
+
+
+def _nonsense_fits(scene: Scene, bench: Bench, index: int) -> bool:
+    candidate = bench.candidate(index)
+    before = misfit(scene, bench.reference(index), candidate)
+    for size in _NONSENSE:
+        noise = np.random.default_rng(_SEED)
+        with np.errstate(over="ignore"):  # infinity is as good a nonsense in float16
+            nonsense = {
+                name: (noise.normal(size=array.shape) * size).astype(array.dtype) if array.dtype.kind == "f" else array
+                for name, array in bench.inputs(index).items()
+            }
+        found = changed_run(bench, nonsense, index)
+        if found is not None and misfit(scene, found, candidate).explains(before):
+            return True
+    return False
+
+
+def changed_run(bench: Bench, arrays: Arrays, index: int) -> dict[str, np.ndarray] | None:
+    """The reference's outputs on changed inputs of sample `index`; None if they are not changed or the model refuses them."""
+    if same_arrays(arrays, bench.inputs(index)):
+        return None
+    try:
+        return bench.outputs(arrays)
+    except ParityError:
+        return None
+
+
+def refuted(experiment: Experiment, before: Misfit | None, because: str, *, after: float | None = None) -> Result:
+    """What an experiment showed that supports nothing; without `before` nothing could be judged."""
+    error = before.error if before else 0.0
+    outcome: Outcome = "refutes" if before else "inconclusive"
+    left = error if after is None else after
+    evidence = Evidence(experiment=experiment, outcome=outcome, before=error, after=left, because=because)
+    return Result(evidence=evidence)
+
+
+def supported(experiment: Experiment, before: Misfit, after: Misfit, because: str) -> Evidence:
+    """The evidence of a hypothesis that explains the error."""
+    return Evidence(experiment=experiment, outcome="supports", before=before.error, after=after.error, because=because)
+
+
+def same_arrays(first: Arrays, second: Arrays) -> bool:
+    """Whether both hold the same bytes under the same names."""
+    return all(np.array_equal(array, second[name], equal_nan=array.dtype.kind in "fc") for name, array in first.items())
+
+
+def _bits(scene: Scene, reference: Arrays, candidate: Arrays) -> float:
+    """What a match with the candidate's wrong outputs would tell: -log2 of the chance that it comes about by itself.
+
+    A vector of n wrong floats at a distance e is within a limit l of another one by chance with (l / e)^n, a ball in a ball;
+    a wrong integer is counted as one of two values.
+    """
+    bits = 0.0
+    for name, expected in reference.items():
+        found = candidate.get(name)
+        if found is None or found.shape != expected.shape or found.size == 0:
+            continue
+        limit = limit_of(scene, name)
+        error = apart(expected, found)
+        # The same value everywhere fits whatever makes the network dead, and NaN whatever breaks it.
+        finite = np.isfinite(found) if found.dtype.kind == "f" else np.ones(found.shape, bool)
+        values = found[finite]
+        constant = values.size > 1 and bool((values == values[0]).all())
+        if error <= limit or constant:
+            continue
+        each = min(_MOST_BITS, math.log2(error / limit)) if expected.dtype.kind in "fcV" else 1.0
+        bits += each * int((expected[finite] != values).sum())
+    return bits

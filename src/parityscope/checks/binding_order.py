@@ -1,0 +1,250 @@
+"""Inputs or outputs are bound in another order than the model's.
+
+What goes wrong: a runtime that binds buffers by position is fed in the order of another list: the exporter's, the
+tokenizer's, the engine's after its optimizer. Two tensors of equal shape and type are then exchanged in silence.
+
+How it shows: all outputs are wrong, by far more than any precision, in FP32 as much as in FP16; no layer is to blame.
+
+How we test for it: the reference is run with its own inputs exchanged: up to 24 orders all of them, fewest moves first;
+beyond that the exchange of two that brings the outputs nearest to the candidate's, again and again. An order is accepted if
+what is left of the error is what the arithmetic explains, on every sample looked at. Outputs need no run: their values are
+matched.
+
+What it is confused with: an input that never arrived (BND002), where the exchanged one is nought anyway; inputs with
+equal values cannot be told apart and are never named.
+
+How to repair: bind by name. `docs/bindings.md` shows the lines.
+
+Sources: NVIDIA/TensorRT issue 3616 (a BERT fed as input_ids, token_type_ids, attention_mask whose engine wants
+input_ids, attention_mask, token_type_ids); triton-inference-server issue 4269.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks._common import number
+from parityscope.checks._orders import count_runs, groups_of, search
+from parityscope.checks._reproducing import (
+    RUN_S,
+    Misfit,
+    apart,
+    bad_samples,
+    changed_run,
+    limit_of,
+    misfit,
+    refuted,
+    supported,
+)
+from parityscope.records import Experiment, Finding, OfferedRepair, Site
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from parityscope.checks import Bench, Scene
+    from parityscope.checks._orders import Order
+    from parityscope.records import Evidence
+
+    Samples = Sequence[Mapping[str, np.ndarray]]
+
+__all__ = ["CHECK"]
+
+_CODE = "BND001"
+_TITLE = "Inputs or outputs are bound in another order"
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    bench = scene.bench
+    if bench is None:
+        return
+    outputs = [pair.site.tensor for pair in scene.outputs]
+    if len(outputs) > 1:
+        experiment = _experiment("outputs", "match the values of outputs of equal shape and type", 0.0)
+        yield Proposal(experiment=experiment, test=lambda: _outputs_tested(scene, bench, experiment))
+    groups = groups_of(bench.inputs(bench.samples[0]))
+    if groups:
+        names = ", ".join(name for group in groups for name in group)
+        ours = _experiment("inputs", f"run the reference with {names} exchanged", RUN_S * count_runs(groups))
+        yield Proposal(experiment=ours, test=lambda: _inputs_tested(scene, bench, groups, ours))
+
+
+def _experiment(side: str, change: str, cost: float) -> Experiment:
+    return Experiment(
+        check=_CODE,
+        claim=f"{side} of equal shape and type are exchanged",
+        change=change,
+        measure="worst relative L2 distance to the candidate's outputs",
+        if_true="it falls to what the arithmetic explains",
+        if_false="it stays far above",
+        cost_s=cost,
+    )
+
+
+def _inputs_tested(scene: Scene, bench: Bench, groups: list[tuple[str, ...]], experiment: Experiment) -> Result:
+    bad = bad_samples(scene, bench)
+    if not bad:
+        return refuted(experiment, None, "no sample's outputs tell enough")
+    befores = {index: misfit(scene, bench.reference(index), bench.candidate(index), coarser=True) for index in bad}
+    before = max(befores.values(), key=lambda one: one.error)
+    first = next(index for index in bad if befores[index] is before)
+    tried: list[Misfit] = []
+
+    def attempt(order: Order) -> tuple[float, bool] | None:
+        after = _misfit_of(scene, bench, order, first)
+        if after is None:
+            return None
+        tried.append(after)
+        return after.error, after.explains(before) and all(
+            _explains(scene, bench, order, index, befores[index]) for index in bad if index != first
+        )
+
+    order = search(groups, attempt, before.error)
+    if order is None:
+        least = min((one.error for one in tried), default=before.error)
+        because = f"{len(tried)} orders tried: the nearest leaves {number(least)} of {number(before.error)}"
+        return refuted(experiment, before, because, after=least)
+    after = tried[-1]
+    because = f"the error falls from {number(before.error)} to {number(after.error)}"
+    if len(bad) > 1:
+        because += f", and likewise on all {len(bad)} samples looked at"
+    evidence = supported(experiment, before, after, because)
+    return Result(evidence=evidence, finding=_finding(scene, order, {}, evidence, after.share(before)))
+
+
+def _explains(scene: Scene, bench: Bench, order: Order, index: int, before: Misfit) -> bool:
+    after = _misfit_of(scene, bench, order, index)
+    return after is not None and after.explains(before)
+
+
+def _misfit_of(scene: Scene, bench: Bench, order: Order, index: int) -> Misfit | None:
+    arrays = bench.inputs(index)
+    found = changed_run(bench, {name: arrays[order.get(name, name)] for name in arrays}, index)
+    return None if found is None else misfit(scene, found, bench.candidate(index), coarser=True)
+
+
+def _outputs_tested(scene: Scene, bench: Bench, experiment: Experiment) -> Result:
+    order: Order | None = None
+    befores = []
+    for index in bad_samples(scene, bench):
+        reference, candidate = bench.reference(index), bench.candidate(index)
+        matched = _matched(scene, reference, candidate)
+        if not matched or (order is not None and matched != order):
+            order = None
+            break
+        order = matched
+        befores.append(misfit(scene, reference, candidate))
+    if order is None or not befores:
+        return refuted(experiment, None, "no output has the values of another one")
+    moved = [name for name in bench.reference(bench.samples[0]) if name in order]
+    before = max(befores, key=lambda one: one.error)
+    because = f"on {len(befores)} samples {', '.join(f'{name} holds the values of {order[name]}' for name in moved)}"
+    evidence = supported(experiment, before, Misfit(error=0.0, over=0.0), because)
+    return Result(evidence=evidence, finding=_finding(scene, {}, order, evidence, 1.0))
+
+
+def _matched(scene: Scene, reference: Mapping[str, np.ndarray], candidate: Mapping[str, np.ndarray]) -> Order:
+    """For every output that is wrong, the one output whose values it has; nothing if one of them has none or several."""
+    found: dict[str, str] = {}
+    for name, held in candidate.items():
+        if name not in reference or apart(reference[name], held) <= limit_of(scene, name):
+            continue
+        fits = [
+            other
+            for other, values in reference.items()
+            if other != name
+            and values.dtype == reference[name].dtype
+            and apart(values, held) <= limit_of(scene, other)
+            and held.size > 1
+        ]
+        if len(fits) != 1:
+            return {}
+        found[name] = fits[0]
+    return found
+
+
+def _finding(scene: Scene, inputs: Order, outputs: Order, evidence: Evidence, share: float) -> Finding:
+    names = {"inputs": [one.name for one in scene.model.inputs], "outputs": [one.name for one in scene.model.outputs]}
+    side, order = ("inputs", inputs) if inputs else ("outputs", outputs)
+    wanted = names[side]
+    given = [order.get(name, name) for name in wanted]
+    moved = next(name for name in wanted if name in order)
+    where = ", ".join(wanted), ", ".join(given)
+    if inputs:
+        claim = f"Inputs {where[0]} were bound as {where[1]}: with the reference's bound so, {evidence.because}."
+    else:
+        claim = f"Outputs {where[0]} were bound as {where[1]}: {evidence.because}."
+    details = {**names, "order": dict(order), **({"given": given} if inputs else {})}
+    return Finding(
+        code=_CODE,
+        title=_TITLE,
+        role="cause",
+        claim=claim,
+        confidence=share,
+        confidence_from="the share of the error, in squares, that the exchange explains with nothing fitted",
+        site=scene.places.get(moved) or Site(tensor=moved, node="", op_type="Input", index=-1),
+        share=share,
+        evidence=(evidence,),
+        repairs=(
+            OfferedRepair(repair="bind_by_name", text=f"bind {side} by name, or in the model's order: {where[0]}"),
+        ),
+        details=details,
+    )
+
+
+_MODEL = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[N,8] a, float[N,8] b, float[N,8] c) => (float[N,8] y) {
+  p = Mul(a, b)
+  q = Tanh(p)
+  y = Add(q, c)
+}"""
+_TWO = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,8] x) => (float[N,8] y, float[N,8] z) {
+  y = Tanh(x)
+  z = Exp(x)
+}"""
+_MANY = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[N,8] a, float[N,8] b, float[N,8] c, float[N,8] d, float[N,8] e) => (float[N,8] y) {
+  ab = Sub(a, b)
+  t = Mul(ab, w)
+  abc = Add(t, c)
+  u = Mul(abc, w)
+  abcd = Sub(u, d)
+  v = Mul(abcd, w)
+  y = Add(v, e)
+}"""
+_RNG = np.random.default_rng(20)
+_INPUTS = {name: _RNG.normal(size=(3, 8)).astype(np.float32) for name in "abcde"}
+_ABC = {name: _INPUTS[name] for name in "abc"}
+_X = {"x": _INPUTS["a"]}
+
+
+def _bound(order: Order) -> Callable[[Samples], Samples]:
+    return lambda samples: [{name: each[order.get(name, name)] for name in each} for each in samples]
+
+
+CHECK = Check(
+    code=_CODE,
+    title=_TITLE,
+    propose=_propose,
+    holds=(
+        Example(model=_MODEL, inputs=_ABC, inputs_fault=_bound({"b": "c", "c": "b"}), site="b"),
+        Example(model=_MODEL, inputs=_ABC, inputs_fault=_bound({"a": "b", "b": "c", "c": "a"}), site="a"),
+        Example(model=_TWO, inputs=_X, outputs_fault=_bound({"y": "z", "z": "y"}), site="y"),
+        # Five inputs have 120 orders: the search goes from one exchange to the next.
+        Example(
+            model=_MANY,
+            inputs=_INPUTS,
+            constants={"w": np.array([3.0], np.float32)},
+            inputs_fault=_bound({"a": "e", "e": "a", "b": "d", "d": "b"}),
+            site="a",
+        ),
+    ),
+    holds_not=(
+        # As good as its arithmetic allows, and wrong in a way that no order explains.
+        Example(model=_MODEL, inputs=_ABC, candidate="sim:bf16"),
+        Example(model=_MODEL, inputs=_ABC, candidate="sim:f16"),
+        Example(model=_MODEL, inputs=_ABC, outputs_fault=lambda samples: [{"y": each["y"] * 2} for each in samples]),
+    ),
+)

@@ -1,0 +1,240 @@
+"""An input did not arrive as it is: never, in part, as another type, or in another memory order.
+
+What goes wrong: a copy to the device is forgotten, starts too late, or is too short (elements counted instead of bytes);
+int64 goes where the engine reads int32; an array that is a transposed view is handed over by its pointer.
+
+How it shows: the outputs are wrong in every precision alike, on every sample; often they no longer depend on one input.
+
+How we test for it: the reference is run with one input as the engine would then hold it: zero, the sample before, only the
+first half (or one part in as many as an element has bytes), the bytes in another type, the bytes in another order of axes. One
+run each, nothing fitted; accepted if what is left of the error is what the declared arithmetic explains, on every
+sample looked at.
+
+What it is confused with: exchanged inputs (BND001); a stale output (BND003), which looks the same when every input is the
+sample before's, so that is left to it; channel-last images, which are preprocessing. Changes that make the same outputs
+are told apart by what is left of the error, and where nothing is, the simplest is named.
+
+How to repair: upload every input before every run and wait for the copy; take sizes from the array (`nbytes`); convert to the
+engine's type; hand over `numpy.ascontiguousarray(x)`.
+
+Sources: NVIDIA/TensorRT issues 904, 1137, 3312; torch2trt issues 190, 220; numpy's manual on memory layout.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks._common import number
+from parityscope.checks._readings import FAMILIES, readings
+from parityscope.checks._reproducing import (
+    RUN_S,
+    bad_samples,
+    changed_run,
+    misfit,
+    refuted,
+    same_arrays,
+    supported,
+)
+from parityscope.records import Experiment, Finding, OfferedRepair, Site
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from parityscope.checks import Bench, Scene
+    from parityscope.checks._reproducing import Misfit
+    from parityscope.records import Evidence
+
+    Samples = Sequence[Mapping[str, np.ndarray]]
+
+__all__ = ["CHECK"]
+
+_CODE = "BND002"
+_TITLE = "An input did not arrive as it is"
+_SIMPLEST_FIRST = tuple(FAMILIES)
+_MENDS = {
+    "absent": "copy {name} to the device before every run, and wait for the copy before the run starts",
+    "part": "copy all of {name}: take the size in bytes from the array (nbytes), and wait for the copy",
+    "type": "convert {name} to the type that the engine asks for before its bytes are handed over",
+    "layout": "hand {name} over as numpy.ascontiguousarray({name}), or copy it with its strides",
+}
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    bench = scene.bench
+    if bench is None:
+        return
+    arrays = bench.inputs(bench.samples[0])
+    for place, family in enumerate(_SIMPLEST_FIRST):
+        for name, array in arrays.items():
+            count = sum(1 for _ in readings(family, array, array[...] if array.size else None))
+            if count:
+                yield _proposal(scene, bench, family, name, RUN_S * (count + place / len(_SIMPLEST_FIRST)))
+
+
+def _proposal(scene: Scene, bench: Bench, family: str, name: str, cost: float) -> Proposal:
+    experiment = Experiment(
+        check=_CODE,
+        claim=f"input {name} {FAMILIES[family]}",
+        change=f"run the reference with {name} as it would then be held",
+        measure="worst relative L2 distance to the candidate's outputs",
+        if_true="it falls to what the declared arithmetic explains",
+        if_false="it stays far above",
+        cost_s=cost,
+    )
+    return Proposal(experiment=experiment, test=lambda: _tested(scene, bench, family, name, experiment))
+
+
+def _tested(scene: Scene, bench: Bench, family: str, name: str, experiment: Experiment) -> Result:
+    judged = bad_samples(scene, bench)
+    # With the sample before at hand, both what a fresh buffer and what a used one holds can be seen.
+    judged.sort(key=lambda index: index == bench.samples[0])
+    if not judged:
+        return refuted(experiment, None, "no sample's outputs tell enough")
+    first, *others = judged
+    before = misfit(scene, bench.reference(first), bench.candidate(first))
+    least = before.error
+    for words, changed in _held(bench, family, name, first):
+        after = _misfit_of(scene, bench, name, changed, first)
+        if after is None:
+            continue
+        least = min(least, after.error)
+        if after.explains(before) and all(_explains(scene, bench, family, name, words, index) for index in others):
+            because = f"the error falls from {number(before.error)} to {number(after.error)}"
+            evidence = supported(experiment, before, after, because)
+            return Result(evidence=evidence, finding=_finding(family, name, words, evidence, after.share(before)))
+    because = f"the nearest reading leaves {number(least)} of {number(before.error)}"
+    return refuted(experiment, before, because, after=least)
+
+
+def _held(bench: Bench, family: str, name: str, index: int) -> Iterator[tuple[str, np.ndarray]]:
+    place = bench.samples.index(index)
+    previous = bench.inputs(bench.samples[place - 1])[name] if place else None
+    return readings(family, bench.inputs(index)[name], previous)
+
+
+def _misfit_of(scene: Scene, bench: Bench, name: str, changed: np.ndarray, index: int) -> Misfit | None:
+    arrays = {**bench.inputs(index), name: changed}
+    place = bench.samples.index(index)
+    if place and same_arrays(arrays, bench.inputs(bench.samples[place - 1])):
+        return None
+    found = changed_run(bench, arrays, index)
+    return None if found is None else misfit(scene, found, bench.candidate(index))
+
+
+def _explains(scene: Scene, bench: Bench, family: str, name: str, words: str, index: int) -> bool:
+    """Whether the same reading explains another sample; where there is no sample before, it has nothing to say."""
+    held = dict(_held(bench, family, name, index))
+    if words not in held:
+        return index == bench.samples[0]
+    after = _misfit_of(scene, bench, name, held[words], index)
+    before = misfit(scene, bench.reference(index), bench.candidate(index))
+    return after is not None and after.explains(before)
+
+
+def _finding(family: str, name: str, words: str, evidence: Evidence, share: float) -> Finding:
+    return Finding(
+        code=_CODE,
+        title=_TITLE,
+        role="cause",
+        claim=f"Input {name} {words}: with the reference's so, {evidence.because}.",
+        confidence=share,
+        confidence_from="the share of the error, in squares, that the reading explains with nothing fitted",
+        site=Site(tensor=name, node="", op_type="Input", index=-1),
+        share=share,
+        evidence=(evidence,),
+        repairs=(OfferedRepair(repair="upload", text=_MENDS[family].format(name=name)),),
+        details={"input": name, "kind": family, "reading": words},
+    )
+
+
+_MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,4,6] a, float[N,4,6] b) => (float[N,4,6] y) {
+  p = Tanh(a)
+  q = Mul(b, w)
+  y = Add(p, q)
+}"""
+_TOKENS = """<ir_version: 8, opset_import: ["" : 17]> g (int64[N,6] ids) => (float[N,6,8] y) {
+  y = Gather<axis = 0>(w, ids)
+}"""
+_RNG = np.random.default_rng(21)
+# Significands that end in 0x3555, a third as a half: read as halves, these have no NaN, which other numbers have now and then.
+_LONG = (np.arange(1, 73, dtype=np.float32).view(np.uint32) | 0x3555).view(np.float32).reshape(3, 4, 6)
+_W = {"w": np.linspace(0.5, 2, 6, dtype=np.float32)}
+_AB = {name: _RNG.normal(size=(3, 4, 6)).astype(np.float32) for name in "ab"}
+_IDS = {"ids": _RNG.integers(1, 16, size=(3, 6))}
+_TABLE = {"w": _RNG.normal(size=(16, 8)).astype(np.float32)}
+
+
+def _read(change: Callable[[np.ndarray, np.ndarray], np.ndarray], name: str = "b") -> Callable[[Samples], Samples]:
+    """A deployment whose input `name` is `change(its values, those of the sample before)`; zero before the first."""
+
+    def fault(samples: Samples) -> Samples:
+        held = [np.zeros_like(samples[0][name]), *(each[name] for each in samples)]
+        return [{**each, name: change(each[name], held[place])} for place, each in enumerate(samples)]
+
+    return fault
+
+
+def _half(value: np.ndarray, rest: np.ndarray) -> np.ndarray:
+    size = value.size // 2
+    return np.concatenate([value.reshape(-1)[:size], rest.reshape(-1)[size:]]).reshape(value.shape)
+
+
+def _pairs(value: np.ndarray, _: np.ndarray) -> np.ndarray:
+    return value.reshape(-1).view(np.int32)[: value.size].astype(np.int64).reshape(value.shape)
+
+
+def _halves(value: np.ndarray, _: np.ndarray) -> np.ndarray:
+    return value.reshape(-1).view(np.float16)[: value.size].astype(np.float32).reshape(value.shape)
+
+
+def _transposed(value: np.ndarray, _: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(value.T).reshape(value.shape)
+
+
+CHECK = Check(
+    code=_CODE,
+    title=_TITLE,
+    propose=_propose,
+    holds=(
+        Example(model=_MODEL, inputs=_AB, constants=_W, inputs_fault=_read(lambda value, _: value * 0), site="b"),
+        Example(model=_MODEL, inputs=_AB, constants=_W, inputs_fault=_read(lambda _, before: before), site="b"),
+        Example(model=_MODEL, inputs=_AB, constants=_W, inputs_fault=_read(_half), site="b"),
+        Example(
+            model=_MODEL,
+            inputs=_AB,
+            constants=_W,
+            inputs_fault=_read(lambda value, _: _half(value, value * 0)),
+            site="b",
+        ),
+        Example(model=_MODEL, inputs=_AB, constants=_W, inputs_fault=_read(_transposed), site="b"),
+        Example(model=_TOKENS, inputs=_IDS, constants=_TABLE, inputs_fault=_read(_pairs, "ids"), site="ids"),
+        Example(
+            model=_MODEL,
+            inputs={**_AB, "b": _LONG},
+            constants=_W,
+            inputs_fault=_read(_halves),
+            site="b",
+        ),
+    ),
+    holds_not=(
+        Example(model=_MODEL, inputs=_AB, constants=_W, candidate="sim:bf16"),
+        Example(model=_MODEL, inputs=_AB, constants=_W, candidate="sim:f16"),
+        # Exchanged, scaled or stale in all: other checks' claims.
+        Example(
+            model=_MODEL,
+            inputs=_AB,
+            constants=_W,
+            inputs_fault=lambda samples: [{"a": each["b"], "b": each["a"]} for each in samples],
+        ),
+        Example(model=_MODEL, inputs=_AB, constants=_W, inputs_fault=_read(lambda value, _: value / 255)),
+        Example(
+            model=_MODEL,
+            inputs=_AB,
+            constants=_W,
+            outputs_fault=lambda samples: [samples[max(0, place - 1)] for place in range(len(samples))],
+        ),
+    ),
+)

@@ -1,0 +1,213 @@
+"""An output is old, or was never written, wholly or from some element on.
+
+What goes wrong: the output is read before the engine has finished, into a buffer that is used again; the copy back is too
+short; two buffers are exchanged between runs, so that each answer is the one before.
+
+How it shows: right numbers in the wrong place: a sample's output is the sample before's, or zero, or is right up to an element
+and old behind it.
+
+How we test for it: no run is needed. Each output of a sample is held against the reference's output of the sample before,
+against the candidate's own (bit for bit), and against zero or one repeated value; what is right must be as near to the
+reference as the declared arithmetic allows.
+
+What it is confused with: all inputs being the sample before's, which looks the same from outside; a network that gives
+the same answer for two samples, which is not blamed; a layer that is dead, which gives zeros too: where a layer is seen
+to make the error, or the format cannot hold the values, nothing is claimed here.
+
+How to repair: wait for the stream (or the future) before reading; copy all bytes back; give every run its own buffers.
+
+Sources: NVIDIA/TensorRT issues 904 and 3312 (copies on another stream); CUDA programming guide, asynchronous execution.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks._common import number
+from parityscope.checks._remains import Remains, remains_of
+from parityscope.checks._reproducing import Misfit, apart, bad_samples, limit_of, refuted, supported
+from parityscope.records import Experiment, Finding, OfferedRepair, Site
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from parityscope.checks import Bench, Scene
+    from parityscope.records import Evidence
+
+    Samples = Sequence[Mapping[str, np.ndarray]]
+
+__all__ = ["CHECK"]
+
+_CODE = "BND003"
+_TITLE = "An output is old or was never written"
+# A suspect that holds half of the output error is where it comes from, and then the output was written.
+_ONE_PLACE = 0.5
+_MENDS = {
+    "before": "wait until the run is over (synchronize the stream) before the output is read, give each run its own "
+    "buffers, and see that the inputs are uploaded again",
+    "zero": "read the output from the buffer that the engine writes, after the run is over",
+    "repeated": "read the output from the buffer that the engine writes, after the run is over",
+}
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    if scene.bench is None:
+        return
+    for pair in scene.outputs:
+        # Outputs that their budget or grade lets pass have nothing to answer for.
+        if pair.verdict == "beyond":
+            yield _proposal(scene, scene.bench, pair.site.tensor)
+
+
+def _proposal(scene: Scene, bench: Bench, output: str) -> Proposal:
+    experiment = Experiment(
+        check=_CODE,
+        claim=f"output {output} is the sample before's or was not written, wholly or from some element on",
+        change="none: hold it against the outputs of the sample before, zero and one repeated value",
+        measure="elements that are old, and the relative L2 error of the others",
+        if_true="all that is wrong is old, and the rest is right",
+        if_false="the wrong elements are new ones",
+    )
+    return Proposal(experiment=experiment, test=lambda: _tested(scene, bench, output, experiment))
+
+
+def _tested(scene: Scene, bench: Bench, output: str, experiment: Experiment) -> Result:
+    limit = limit_of(scene, output)
+    found: list[Remains] = []
+    before = Misfit(error=0.0, over=0.0)
+    for place, index in enumerate(bench.samples):
+        reference, candidate = bench.reference(index).get(output), bench.candidate(index).get(output)
+        if reference is None or candidate is None or reference.shape != candidate.shape:
+            return refuted(experiment, None, f"sample {index} has no output to compare")
+        error = apart(reference, candidate)
+        if error <= limit:
+            continue
+        remains = remains_of(reference, candidate, _old(bench, output, place), limit)
+        # Nothing came before the first sample: what its buffer held is anybody's guess.
+        if remains is None and place > 0:
+            return refuted(experiment, Misfit(error=error, over=error / limit), f"sample {index} is wrong and new")
+        if remains is not None:
+            found.append(remains)
+            before = max(before, Misfit(error=error, over=error / limit), key=lambda one: one.error)
+    if not found:
+        return refuted(experiment, None, "no wrong sample is old, and the first had none before it")
+    told = found[-1]
+    if told.kind == "before" and _same_throughout(bench, output, limit):
+        return refuted(
+            experiment, before, "the answer is the same from the first sample on, before which there was none"
+        )
+    if told.kind == "before" and not bad_samples(scene, bench):
+        return refuted(experiment, None, "so few values are equal by chance")
+    if told.kind != "before" and (why := _dead(scene, bench, output)):
+        return refuted(experiment, before, why)
+    because = f"so it is on {len(found)} of {len(bench.samples)} samples looked at, whose error is up to {number(before.error)}"
+    evidence = supported(experiment, before, Misfit(error=told.error, over=0.0), because)
+    return Result(evidence=evidence, finding=_finding(scene, output, told, evidence))
+
+
+def _same_throughout(bench: Bench, output: str, limit: float) -> bool:
+    """Whether the candidate gives one wrong answer to every sample: a dead network does, whatever its buffers hold."""
+    first, *others = (bench.candidate(index)[output] for index in bench.samples)
+    wrong = apart(bench.reference(bench.samples[0])[output], first) > limit
+    return wrong and all(apart(first, other) <= limit for other in others)
+
+
+def _old(bench: Bench, output: str, place: int) -> list[np.ndarray]:
+    """What may have stayed from the sample before: the candidate's own output, and the reference's."""
+    if place == 0:
+        return []
+    previous = bench.samples[place - 1]
+    sides = bench.candidate(previous), bench.reference(previous)
+    return [side[output] for side in sides if output in side]
+
+
+def _dead(scene: Scene, bench: Bench, output: str) -> str:
+    """Why a constant output may have been computed so; "" if nothing says that."""
+    suspects = scene.localization.suspects if scene.localization else ()
+    blamed = [one for one in suspects if (one.share or 0.0) >= _ONE_PLACE and one.site.tensor != output]
+    if blamed:
+        return f"the error arises at {blamed[0].site.tensor} and not behind it"
+    values = np.abs(np.asarray(bench.reference(bench.samples[-1])[output]))
+    if values.dtype.kind == "f" and values.size and float(values.max()) < scene.storage.smallest_normal:
+        return f"the values are too small for {scene.storage.name}, which rounds them to zero"
+    return ""
+
+
+def _finding(scene: Scene, output: str, told: Remains, evidence: Evidence) -> Finding:
+    return Finding(
+        code=_CODE,
+        title=_TITLE,
+        role="cause",
+        claim=f"Output {output} {told.words}; {evidence.because}.",
+        # What is old is found as it was, bit for bit or within the arithmetic; zeros may also be a computed result.
+        confidence=1.0 if told.kind == "before" else 0.8,
+        confidence_from="the values themselves" if told.kind == "before" else "the values; a dead layer gives such too",
+        site=scene.places.get(output) or Site(tensor=output, node="", op_type="Input", index=-1),
+        share=1.0,
+        evidence=(evidence,),
+        repairs=(OfferedRepair(repair="wait", text=_MENDS[told.kind]),),
+        details={"output": output, "kind": told.kind, "from": told.start},
+    )
+
+
+_MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,64] x) => (float[N,64] y) {
+  y = Tanh(x)
+}"""
+_DEAD = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,64] x) => (float[1,64] y) {
+  a = Tanh(x)
+  b = Exp(a)
+  y = Mul(b, w)
+}"""
+_X = {"x": np.random.default_rng(22).normal(size=(3, 64)).astype(np.float32)}
+
+
+def _read(change: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Callable[[Samples], Samples]:
+    """A deployment that gives `change(its output, what the buffer held before)`; zero before the first run."""
+
+    def fault(samples: Samples) -> Samples:
+        held = np.zeros_like(samples[0]["y"])
+        found = []
+        for each in samples:
+            found.append({"y": change(each["y"], held)})
+            held = each["y"]
+        return found
+
+    return fault
+
+
+def _tail(value: np.ndarray, rest: np.ndarray) -> np.ndarray:
+    return np.concatenate([value[:, :40], rest[:, 40:]], axis=1)
+
+
+CHECK = Check(
+    code=_CODE,
+    title=_TITLE,
+    propose=_propose,
+    holds=(
+        Example(model=_MODEL, inputs=_X, outputs_fault=_read(lambda _, before: before), site="y"),
+        Example(model=_MODEL, inputs=_X, outputs_fault=_read(lambda value, _: value * 0), site="y"),
+        Example(model=_MODEL, inputs=_X, outputs_fault=_read(_tail), site="y"),
+        Example(model=_MODEL, inputs=_X, outputs_fault=_read(lambda value, _: _tail(value, value * 0)), site="y"),
+        # Fresh memory that a debugger fills with the bytes 0xCD is this number.
+        Example(
+            model=_MODEL,
+            inputs=_X,
+            outputs_fault=_read(lambda value, _: _tail(value, np.full_like(value, -431602080.0))),
+            site="y",
+        ),
+    ),
+    holds_not=(
+        Example(model=_MODEL, inputs=_X, candidate="sim:bf16"),
+        Example(model=_MODEL, inputs=_X, candidate="sim:f16"),
+        Example(model=_MODEL, inputs=_X, outputs_fault=_read(lambda value, _: value / 2)),
+        Example(
+            model=_DEAD,
+            inputs={"x": _X["x"][:1]},
+            constants={"w": np.ones(64, np.float32)},
+            fault=("b", lambda value: value * 0),
+        ),
+    ),
+)

@@ -1,0 +1,281 @@
+"""The deployment prepares its inputs in another way than the reference.
+
+What goes wrong: the model is right and what it is given is not: BGR for RGB, no division by 255, another mean and
+deviation, the memory of an NHWC array where NCHW is expected, a mirrored or wrapped image; for tokens, padding on the
+other side, a token cut off, special tokens missing, a mask of ones.
+
+How it shows: FP32, FP16 and INT8 deployments are equally wrong. Where tensors were recorded the first layer already
+differs as much as the last; fed with the same tensors both sides agree.
+
+How we test for it: from outputs alone. The reference is run on transformed inputs, and a transformation (or two, one after the
+other) is accepted if the reference then reproduces the candidate on every sample tried: to what the declared arithmetic
+explains, or to a thousandth of the error without it; and if so good an agreement is no accident of that many trials.
+Which normalization the reference's inputs had is read from their range.
+
+What it is confused with: transformations that the model cannot tell apart on these samples (they are named); a first layer
+whose weights were changed in the same way. What only the original image knows (resize kernel, antialiasing, crop,
+letterbox) cannot be made from the prepared tensor and is not examined. Swapped inputs have their own check.
+
+How to repair: correct the deployment's preprocessing: for an affine map and channels, `preprocess_in_code` writes it; or put
+it into the model (`prepend_preprocessing`), so that it can no longer differ.
+
+Sources: NVIDIA/TensorRT#3700 (RT-DETR, mAP 70.7 against 66.1 in every precision); 6 confirmed causes of about 110 public
+accuracy issues. Definitions of the normalizations: checks/_preprocessing/normalizations.py.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks._common import number
+from parityscope.checks._preprocessing.images import image_of, image_steps
+from parityscope.checks._preprocessing.repairing import repair_details
+from parityscope.checks._preprocessing.searching import Question, search
+from parityscope.checks._preprocessing.steps import said
+from parityscope.checks._preprocessing.tokens import token_steps, tokens_of
+from parityscope.errors import ParityError
+from parityscope.noise import FLOAT32_ROUNDING
+from parityscope.prediction import margin_of
+from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from parityscope.checks import Bench, Scene
+    from parityscope.checks._preprocessing.images import Image
+    from parityscope.checks._preprocessing.searching import Found
+    from parityscope.checks._preprocessing.steps import Step
+
+__all__ = ["CHECK"]
+
+_CODE = "PRE001"
+_TITLE = "The deployment prepares its inputs in another way"
+
+_SAMPLES = 3  # chosen: the search runs on the worst, what it accepts must hold on all
+_IMAGES = 3  # chosen: inputs that look like images and are examined; each costs about 100 runs
+_RUNS = 400  # chosen: a 100 MFLOP model then takes some ten seconds on two cores
+_SECONDS = (
+    40.0  # the time the search may take, from the duration of a run; fewer compositions are tried, never fewer steps
+)
+_FEWEST = 120  # about the number of single steps
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    bench = scene.bench
+    if bench is None or scene.verdict == "within" or not bench.samples:
+        return
+    samples = [dict(bench.inputs(index)) for index in bench.samples[:_SAMPLES]]
+    steps = _steps(samples)
+    if not steps:
+        return
+    experiment = Experiment(
+        check=_CODE,
+        claim="the deployment prepares its inputs in another way than the reference",
+        change=f"the reference runs on transformed inputs: {len(steps)} single steps, then compositions of two",
+        measure="worst relative L2 of reference(T(x)) against the candidate over outputs and samples",
+        if_true="for some T, what the declared arithmetic explains (or a thousandth of the error without T)",
+        if_false="no T comes near",
+        cost_s=10.0,
+    )
+    yield Proposal(experiment=experiment, test=lambda: _test(scene, bench, samples, steps, experiment))
+    images = _images(samples[0])
+    if images:
+        yield _not_examined(
+            "the deployment resizes, antialiases, crops or letterboxes in another way",
+            "only the original image knows, not the prepared tensor",
+        )
+    if len(images) > _IMAGES:
+        rest = ", ".join(image.name for image in images[_IMAGES:])
+        yield _not_examined(f"the deployment prepares {rest} in another way", f"{_IMAGES} images are examined at most")
+
+
+def _images(sample: Mapping[str, np.ndarray]) -> list[Image]:
+    return [image for name, array in sample.items() if (image := image_of(name, array)) is not None]
+
+
+def _steps(samples: Sequence[Mapping[str, np.ndarray]]) -> list[Step]:
+    """Every step for every input that is examined."""
+    found = [step for image in _images(samples[0])[:_IMAGES] for step in image_steps(image, samples)]
+    tokens = tokens_of(samples[0])
+    return [*found, *(token_steps(tokens) if tokens is not None else [])]
+
+
+def _test(
+    scene: Scene,
+    bench: Bench,
+    samples: Sequence[Mapping[str, np.ndarray]],
+    steps: Sequence[Step],
+    experiment: Experiment,
+) -> Result:
+    candidate = [dict(bench.candidate(index)) for index in bench.samples[: len(samples)]]
+    bounds = {
+        pair.site.tensor: margin_of(scene.declared) * _expected(pair.expected, scene.declared)
+        for pair in scene.outputs
+        if all(_is_float(arrays.get(pair.site.tensor)) for arrays in candidate)
+    }
+    if not bounds:
+        raise ParityError("the candidate gave no output of floats on the samples tried", fix="record float outputs")
+    started = time.perf_counter()
+    _run(bench, samples[0])
+    seconds = time.perf_counter() - started
+    question = Question(
+        samples=samples,
+        candidate=candidate,
+        run=lambda inputs: _run(bench, inputs),
+        bounds=bounds,
+        runs=int(min(_RUNS, max(_FEWEST, _SECONDS / max(seconds, 1e-9)))),
+    )
+    found = search(question, steps)
+    evidence = Evidence(
+        experiment=experiment,
+        outcome="supports" if found.best else ("inconclusive" if found.left_out else "refutes"),
+        before=found.before,
+        after=found.after,
+        because=_because(found, len(samples)),
+    )
+    return Result(evidence=evidence, finding=_finding(samples[0], found, evidence) if found.best else None)
+
+
+def _run(bench: Bench, inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray] | None:
+    """The reference's outputs; None where it cannot take such inputs, as with ids beyond its vocabulary."""
+    try:
+        return bench.outputs(inputs)
+    except ParityError:
+        return None
+
+
+def _expected(expected: Mapping[str, float], declared: str) -> float:
+    found = expected.get(declared, expected.get("f32", FLOAT32_ROUNDING))
+    return max(found, FLOAT32_ROUNDING) if np.isfinite(found) else FLOAT32_ROUNDING
+
+
+def _is_float(array: np.ndarray | None) -> bool:
+    return array is not None and array.size > 0 and np.issubdtype(np.asarray(array).dtype, np.floating)
+
+
+def _because(found: Found, samples: int) -> str:
+    left = f"; {found.left_out} compositions were left out" if found.left_out else ""
+    tried = f"{found.runs} transformations tried on one sample"
+    if found.best is None:
+        near = f"; the nearest ({said(found.nearest.steps)}) leaves {number(found.after)}" if found.nearest else ""
+        return f"{tried}: none reproduces the candidate, whose error is {number(found.before)}{near}{left}"
+    return (
+        f"with it the reference reproduces the candidate to {number(found.after)} (relative L2, worst of "
+        f"{samples} sample{'s' if samples > 1 else ''}), without it to {number(found.before)}; {tried}{left}"
+    )
+
+
+def _finding(sample: Mapping[str, np.ndarray], found: Found, evidence: Evidence) -> Finding:
+    best = found.best
+    if best is None:
+        raise ValueError("nothing was found")
+    words = said(best.steps)
+    others = [said(other.steps) for other in found.others]
+    also = f" These samples cannot tell it from: {'; '.join(others)}." if others else ""
+    rest = (
+        "" if found.exact else " What is left is more than the declared arithmetic explains: something else adds to it."
+    )
+    details: dict[str, Any] = {
+        "steps": [step.key for step in best.steps],
+        "words": words,
+        "parameter": "+".join(step.key for step in best.steps),
+        "cannot_be_told_from": others,
+        "before": found.before,
+        "after": found.after,
+        "runs": found.runs,
+        "left_out": found.left_out,
+        **repair_details(best.steps, sample),
+    }
+    return Finding(
+        code=_CODE,
+        title=_TITLE,
+        role="cause",
+        claim=f"{words[0].upper()}{words[1:]}: {evidence.because}.{also}{rest}",
+        confidence=1.0 - found.chance,
+        confidence_from="one minus the chance of an accident among that many trials",
+        share=1.0 if found.exact else max(0.0, 1.0 - (found.after / found.before) ** 2),
+        evidence=(evidence,),
+        repairs=_repairs(details),
+        details=details,
+    )
+
+
+def _repairs(details: Mapping[str, Any]) -> tuple[OfferedRepair, ...]:
+    if "input" not in details:
+        return (
+            OfferedRepair(repair="mend_preprocessing", text="take that step out of the deployment's preprocessing"),
+        )
+    return (
+        OfferedRepair(
+            repair="preprocess_in_code",
+            text="turn what the deployment gives now into what the model expects, in its code",
+        ),
+        OfferedRepair(
+            repair="prepend_preprocessing",
+            text="put that into the model, which then takes what the deployment gives now",
+        ),
+    )
+
+
+def _not_examined(claim: str, why: str) -> Proposal:
+    """An experiment that cannot be made from what is there: it ends as what was not examined."""
+    experiment = Experiment(
+        check=_CODE,
+        claim=claim,
+        change="prepare the original inputs in other ways",
+        measure="distance of the reference's outputs from the candidate's",
+        if_true="it vanishes",
+        if_false="it does not",
+        cost_s=10.0,
+    )
+
+    def test() -> Result:
+        raise ParityError(
+            f"not examined: {why}",
+            fix="record the inputs of the deployment's model and fit them to the reference's (docs/preprocessing.md)",
+        )
+
+    return Proposal(experiment=experiment, test=test)
+
+
+_CONV = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,3,16,16] x) => (float[1,24] y) {
+  a = Conv<pads = [1, 1, 1, 1], strides = [2, 2]>(x, w, b)
+  r = Relu(a)
+  f = Flatten(r)
+  y = MatMul(f, v)
+}"""
+_RNG = np.random.default_rng(21)
+_CONSTANTS = {
+    "w": _RNG.normal(size=(8, 3, 3, 3)).astype(np.float32),
+    "b": _RNG.normal(size=8).astype(np.float32),
+    "v": (_RNG.normal(size=(512, 24)) / 16.0).astype(np.float32),
+}
+_X = {"x": (_RNG.integers(0, 256, size=(1, 3, 16, 16)) / 255.0).astype(np.float32)}
+_BLUE_FIRST = [2, 1, 0]
+
+
+def _in_bytes(samples: Sequence[Mapping[str, np.ndarray]]) -> Sequence[Mapping[str, np.ndarray]]:
+    return [{"x": sample["x"][:, _BLUE_FIRST] * np.float32(255)} for sample in samples]
+
+
+def _noisy(samples: Sequence[Mapping[str, np.ndarray]]) -> Sequence[Mapping[str, np.ndarray]]:
+    noise = np.random.default_rng(22).random((1, 3, 16, 16), np.float32)
+    return [{"x": 0.5 * (sample["x"] + noise)} for sample in samples]
+
+
+CHECK = Check(
+    code=_CODE,
+    title=_TITLE,
+    propose=_propose,
+    holds=(Example(model=_CONV, inputs=_X, inputs_fault=_in_bytes, constants=_CONSTANTS),),
+    holds_not=(
+        Example(model=_CONV, inputs=_X, candidate="sim:bf16", constants=_CONSTANTS),
+        Example(model=_CONV, inputs=_X, candidate="sim:bf16", declared="f32", constants=_CONSTANTS),
+        # Another image is no transformation of this one.
+        Example(model=_CONV, inputs=_X, inputs_fault=_noisy, constants=_CONSTANTS),
+    ),
+)
