@@ -50,8 +50,8 @@ An entry such as "inf/5.3" under outputs is predicted over measured where one of
 
 * **magika in FP16.** Its output lies behind a saturated Softmax: an error of 1e-8 there is a matter of two tensors of one
   element above it; and marking a tensor of its FP32 islands as an output makes OpenVINO compute it in FP16.
-* **pitch and dnsmos in FP16**: an epsilon of 1e-10 (1e-12) guards a Log and vanishes (`parityscope lint`, RNG103): the outputs are
-  infinite, as predicted. OpenVINO's pitch is lost too, though with finite numbers (an error of 5.3).
+* **pitch and dnsmos in FP16**: an epsilon of 1e-10 (1e-12) guards a Log and vanishes (`parityscope lint`, RNG103): the outputs
+  are infinite, as predicted. OpenVINO's pitch is lost too, though with finite numbers (an error of 5.3).
 * **ocr-rec and vad-seq on CUDA**: depthwise convolutions and the recurrent layer accumulate in FP16 there, which a simulation
   with FP32 accumulators does not have: the outputs' errors are about twice the predicted ones.
 * **minilm-i8** was measured without OpenVINO's quantization of activations on the fly, another arithmetic.
