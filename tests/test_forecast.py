@@ -183,7 +183,7 @@ def test_margins_are_powers_of_two() -> None:
 @settings(deadline=None)
 @given(bits=st.lists(st.integers(0, 2**32 - 1), max_size=40), dtype=st.sampled_from(["float32", "float64", "float16"]))
 def test_the_ends_of_any_floats_are_found(bits: list[int], dtype: str) -> None:
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         array = np.array(bits, np.uint32).view(np.float32).astype(dtype)
     found = range_of(Site(tensor="t", node="n", op_type="Mul", index=0), array)
     some = [abs(float(x)) for x in array if math.isfinite(x) and x]
