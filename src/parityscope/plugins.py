@@ -16,7 +16,7 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["discover"]
+__all__ = ["discover", "find"]
 
 T = TypeVar("T")
 
@@ -27,28 +27,53 @@ def discover(package: str, constant: str, kind: type[T]) -> dict[str, tuple[T, M
     Raises:
         ParityError: a plug-in cannot be imported, or its constant is not of type `kind`.
     """
+    found: dict[str, tuple[T, ModuleType]] = {}
+    for name, path in _modules(package).items():
+        value, module = _loaded(path, constant, kind)
+        if value is not None:
+            found[name] = (value, module)
+    return found
+
+
+def find(package: str, constant: str, kind: type[T], name: str) -> T | None:
+    """The plug-in whose `name` is `name`, or None; the file of that name ("html", "as_html") is all that is imported.
+
+    Raises:
+        ParityError: the file cannot be imported, or its constant is not of type `kind`.
+    """
+    modules = _modules(package)
+    for candidate in (name, f"as_{name}"):
+        if candidate in modules:
+            value, _ = _loaded(modules[candidate], constant, kind)
+            if value is not None and getattr(value, "name", None) == name:
+                return value
+    named = {getattr(value, "name", None): value for value, _ in discover(package, constant, kind).values()}
+    return named.get(name)
+
+
+def _modules(package: str) -> dict[str, str]:
+    """The modules that may hold plug-ins, by name; the folder's own come before outside packages' of the same name."""
     folder = importlib.import_module(package)
     modules = {info.name: f"{package}.{info.name}" for info in pkgutil.iter_modules(folder.__path__)}
     for point in entry_points(group=package):
         modules.setdefault(point.name, point.value.partition(":")[0])
-    found: dict[str, tuple[T, ModuleType]] = {}
-    for name, path in sorted(modules.items()):
-        if name.startswith("_"):
-            continue
-        try:
-            module = importlib.import_module(path)
-        except ImportError as error:
-            raise ParityError(
-                f"the plug-in {path} cannot be imported: {error}", fix="mend or uninstall the package that brings it"
-            ) from error
-        value = getattr(module, constant, None)
-        if value is None:
-            continue
-        if not isinstance(value, kind):
-            raise ParityError(
-                f"{constant} in {path} is a {type(value).__name__}, not a {kind.__name__}",
-                where=str(module.__file__),
-                fix=f"end the file with {constant} = {kind.__name__}(...)",
-            )
-        found[name] = (value, module)
-    return found
+    return {name: path for name, path in sorted(modules.items()) if not name.startswith("_")}
+
+
+def _loaded(path: str, constant: str, kind: type[T]) -> tuple[T | None, ModuleType]:
+    try:
+        module = importlib.import_module(path)
+    except ImportError as error:
+        raise ParityError(
+            f"the plug-in {path} cannot be imported: {error}", fix="mend or uninstall the package that brings it"
+        ) from error
+    value = getattr(module, constant, None)
+    if value is None:
+        return None, module
+    if not isinstance(value, kind):
+        raise ParityError(
+            f"{constant} in {path} is a {type(value).__name__}, not a {kind.__name__}",
+            where=str(module.__file__),
+            fix=f"end the file with {constant} = {kind.__name__}(...)",
+        )
+    return value, module

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
-from parityscope.plugins import discover
+from parityscope.plugins import discover, find
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -93,7 +93,7 @@ def backend(name: str) -> Backend:
     Raises:
         ParityError: there is none of that name.
     """
-    known = backends()
-    if name not in known:
-        raise ParityError(f"there is no backend {name!r}", fix=f"use one of: {', '.join(sorted(known))}")
-    return known[name]
+    found = find("parityscope.backends", "BACKEND", Backend, name)
+    if found is None:
+        raise ParityError(f"there is no backend {name!r}", fix=f"use one of: {', '.join(sorted(backends()))}")
+    return found

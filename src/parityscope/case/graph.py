@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from parityscope.case.declaring import scope_of
 from parityscope.errors import ParityError
 from parityscope.records import Site
 
@@ -60,9 +61,10 @@ def values(model: ir.Model) -> list[ir.Value]:
 
 def sites(model: ir.Model) -> dict[str, Site]:
     """A `Site` for every value that `values` gives, by value name."""
-    order = {id(node): index for index, node in enumerate(computing(model))}
     found: dict[str, Site] = {}
-    for value in values(model):
+    sorted_values = values(model)
+    order = {id(node): index for index, node in enumerate(computing(model))}
+    for value in sorted_values:
         node = value.producer()
         if node is None:
             continue
@@ -72,7 +74,7 @@ def sites(model: ir.Model) -> dict[str, Site]:
             node=node_name(node, index),
             op_type=node.op_type,
             index=index,
-            scope=_scope(node.name or ""),
+            scope=scope_of(node.name or ""),
         )
     return found
 
@@ -290,8 +292,3 @@ def _data_type(dtype: str) -> ir.DataType:
     from parityscope.trace import numpy_dtype
 
     return ir.DataType.STRING if dtype.startswith("str") else ir.DataType.from_numpy(numpy_dtype(dtype))
-
-
-def _scope(name: str) -> str:
-    """PyTorch and others put the module path into node names, separated by slashes."""
-    return name.strip("/").rpartition("/")[0]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from parityscope.errors import ParityError
-from parityscope.plugins import discover
+from parityscope.plugins import discover, find
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -40,7 +40,7 @@ def renderer(name: str) -> Renderer:
     Raises:
         ParityError: there is none of that name.
     """
-    known = renderers()
-    if name not in known:
-        raise ParityError(f"there is no report format {name!r}", fix=f"use one of: {', '.join(sorted(known))}")
-    return known[name]
+    found = find("parityscope.report", "RENDERER", Renderer, name)
+    if found is None:
+        raise ParityError(f"there is no report format {name!r}", fix=f"use one of: {', '.join(sorted(renderers()))}")
+    return found

@@ -11,7 +11,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Capture, backend
-from parityscope.backends.recording import model_of, observable, open_target, plan_chunks
+from parityscope.backends.both import open_both
+from parityscope.backends.recording import model_of, observable, plan_chunks
 from parityscope.comparison import channel_axis, measure_pair
 from parityscope.records import Skip
 
@@ -55,9 +56,8 @@ def compare_tensors(
     def opened(chunk: Mapping[str, int]) -> tuple[ExitStack, Session, Session]:
         stack = ExitStack()
         partners = tuple(dict.fromkeys(pairing[name] for name in chunk))
-        ours = stack.enter_context(open_target(case.model, reference, Capture(tensors=tuple(chunk))))
-        theirs = stack.enter_context(open_target(case.model, candidate, Capture(tensors=partners)))
-        return stack, ours, theirs
+        captures = Capture(tensors=tuple(chunk)), Capture(tensors=partners)
+        return stack, *stack.enter_context(open_both(case.model, reference, candidate, *captures))
 
     with ThreadPoolExecutor(1) as opener, ThreadPoolExecutor(_THREADS) as pool:
         following = opener.submit(opened, chunks[0])

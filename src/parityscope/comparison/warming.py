@@ -1,0 +1,24 @@
+"""Loads the compiled kernels while something else waits for a runtime: importing numba and what it compiled takes 0.3 s."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+
+from parityscope.comparison.measure import measure_pair
+
+__all__ = ["warm_kernels"]
+
+
+def warm_kernels() -> None:
+    """Begins to load what float32 tensors are measured with, in a thread that nobody has to wait for.
+
+    What goes wrong there goes wrong again, and is told, where the first pair is measured.
+    """
+    threading.Thread(target=_measure_one, name="warming kernels").start()
+
+
+def _measure_one() -> None:
+    one = np.zeros(1, np.float32)
+    measure_pair(one, one, channel_axis=None)

@@ -1,0 +1,99 @@
+"""What a file's message declares is what its graph object says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import onnx
+import onnx.parser
+import pytest
+
+from parityscope.case.declaring import message_sites, node_count, read_message
+from parityscope.case.graph import sites
+from parityscope.case.model import load_model, read_graph
+from parityscope.testing.models import model_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LOOP = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[2] x, int64 n, bool go) => (float[2] y, float[2] z) {
+  w = Relu(x)
+  y = Loop(n, go, x) <body = b (int64 i, bool c, float[2] v) => (bool c_out, float[2] v_out) {
+    c_out = Identity(c)
+    s = Add(v, w)
+    v_out = Neg(s)
+  }>
+  z = Neg(y)
+}
+"""
+
+
+def _saved(tmp_path: Path, model: onnx.ModelProto) -> Path:
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    return path
+
+
+@pytest.mark.parametrize("name", ["ocr-det", "ocr-rec", "ocr-cls"])
+def test_real_models_have_the_same_sites_in_the_same_order(name: str) -> None:
+    path = model_path(name)
+    message = read_message(path)
+    found, expected = message_sites(message.graph), sites(read_graph(path))
+    assert found is not None
+    assert list(found.items()) == list(expected.items())
+    assert node_count(message.graph) == sum(1 for _ in read_graph(path).graph.all_nodes())
+
+
+def test_bodies_are_counted_and_their_values_are_no_sites(tmp_path: Path) -> None:
+    path = _saved(tmp_path, onnx.parser.parse_model(LOOP))
+    model = load_model(path)
+    assert list(model.sites) == ["w", "y", "z"]
+    assert model.nodes == 6  # three in the main graph, three in the body
+    assert list(sites(read_graph(path))) == list(model.sites)
+
+
+def test_a_file_whose_nodes_are_out_of_order_is_sorted_by_its_graph(tmp_path: Path) -> None:
+    made = onnx.parser.parse_model(LOOP)
+    nodes = list(made.graph.node)
+    del made.graph.node[:]
+    made.graph.node.extend([nodes[1], nodes[0], nodes[2]])  # the loop, whose body captures w, before w
+    path = _saved(tmp_path, made)
+    assert message_sites(read_message(path).graph) is None
+    assert [site.index for site in load_model(path).sites.values()] == [0, 1, 2]
+    assert next(iter(load_model(path).sites)) == "w"
+
+
+def test_sequences_are_no_sites(tmp_path: Path) -> None:
+    made = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17]>
+        g (float[2] x) => (float[2] y) <seq(float[2]) s> { s = SequenceConstruct(x, x)
+          i = Constant<value_int = 0>()
+          y = SequenceAt(s, i) }
+    """)
+    path = _saved(tmp_path, made)
+    assert list(load_model(path).sites) == list(sites(read_graph(path))) == ["y"]
+
+
+def test_comparing_outputs_imports_no_graph_library(tmp_path: Path) -> None:
+    """What takes longer to import than outputs take to compare stays out of `compare`."""
+    path = _saved(
+        tmp_path,
+        onnx.parser.parse_model(
+            '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
+        ),
+    )
+    code = (
+        "import sys; sys.argv = ['parityscope', 'compare', sys.argv[1], '--candidate', 'ort', '--study', sys.argv[2]]\n"
+        "from parityscope.cli import _run\n"
+        "status = _run(sys.argv[1:])\n"
+        "print('LOADED', sorted({'onnx_ir', 'sympy', 'openvino', 'torch'} & set(sys.modules)))\n"
+        "raise SystemExit(status)"
+    )
+    words = [sys.executable, "-c", code, str(path), str(tmp_path / "study")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "LOADED []" in done.stdout
