@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 import sys
 from dataclasses import replace
@@ -24,24 +24,29 @@ from parityscope.explanation.evidence import grid_share
 from parityscope.explanation.records import Options
 from parityscope.explanation.regression import above_floor, chi_square_tail, discovery_cutoff, regress
 from parityscope.localization import Sides, localize
-from parityscope.trace import write_safetensors
 
 if TYPE_CHECKING:
     from types import ModuleType
 
 
-def _bench() -> ModuleType:
-    path = Path(__file__).parents[1] / "bench" / "explanations.py"
-    spec = importlib.util.spec_from_file_location("bench_explanations", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+BENCH = Path(__file__).parents[1] / "bench"
 
 
-bench = _bench()
+def _bench(name: str) -> ModuleType:
+    sys.path.insert(0, str(BENCH))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(str(BENCH))
+
+
+explanations = _bench("explanations")
+arithmetics = _bench("_planted.arithmetics")
+layers = _bench("_planted.layer")
+linear = _bench("_planted.linear_layers")
+others = _bench("_planted.other_layers")
+plants = _bench("_planted.plants")
+roundings = _bench("_planted.rounding_plants")
 
 
 # The statistics.
@@ -125,20 +130,20 @@ def test_share_of_numbers_on_a_grid() -> None:
 
 def test_every_hypothesis_is_documented_and_named_after_its_file() -> None:
     found = hypotheses()
-    assert set(bench.PLANTS) == set(found)
+    assert set(plants.PLANTS) == set(found)
     for name, hypothesis in found.items():
         assert hypothesis.name == name
         assert hypothesis.title
 
 
-@pytest.mark.parametrize("truth", list(bench.PLANTS))
+@pytest.mark.parametrize("truth", list(plants.PLANTS))
 def test_planted_layers_are_named(truth: str) -> None:
-    right, table = bench.score(1, 7, (truth,))
+    right, table = explanations.score(1, 7, (truth,))
     assert right == 1, dict(table)
 
 
 def test_clean_layers_are_not_called_bugs() -> None:
-    assert not bench.clean_layers(40, 3)
+    assert not explanations.clean_layers(40, 3)
 
 
 # Single layers.
@@ -150,7 +155,7 @@ y = Clip(x, low, high)
 
 def _clip() -> Any:
     generator = np.random.default_rng(1)
-    return bench.Layer(
+    return layers.Layer(
         text=CLIP,
         parameters={"low": np.array(0, np.float32), "high": np.array(1, np.float32)},
         feeds={"x": generator.normal(0, 1, (1, 4, 9, 9)).astype(np.float32)},
@@ -159,7 +164,7 @@ def _clip() -> Any:
 
 def test_a_wrong_bound_is_fitted() -> None:
     layer = _clip()
-    found = explain(bench.region(layer), layer.feeds, np.clip(layer.feeds["x"], 0, 0.75).astype(np.float32))
+    found = explain(layers.region(layer), layer.feeds, np.clip(layer.feeds["x"], 0, 0.75).astype(np.float32))
     assert found.status == "explained"
     assert found.is_bug
     assert found.by[0].hypothesis == "clip_bound"
@@ -169,72 +174,77 @@ def test_a_wrong_bound_is_fitted() -> None:
 
 def test_equal_outputs_are_exact() -> None:
     layer = _clip()
-    found = explain(bench.region(layer), layer.feeds, np.clip(layer.feeds["x"], 0, 1).astype(np.float32))
+    found = explain(layers.region(layer), layer.feeds, np.clip(layer.feeds["x"], 0, 1).astype(np.float32))
     assert found.status == "exact"
     assert not found.is_bug
 
 
 def test_corrupted_elements_are_unexplained_and_described() -> None:
-    layer = bench.conv(np.random.default_rng(2), activation="")
-    candidate = np.array(bench.emulated(layer, layer.feeds, np.random.default_rng(0), operands=bench.tf32_nearest))
+    layer = linear.conv(np.random.default_rng(2), activation="")
+    candidate = np.array(
+        arithmetics.emulated(layer, layer.feeds, np.random.default_rng(0), operands=arithmetics.tf32_nearest)
+    )
     candidate[0, 1] += np.random.default_rng(3).normal(0, 1, candidate.shape[2:]).astype(np.float32)
-    found = explain(bench.region(layer), layer.feeds, candidate)
+    found = explain(layers.region(layer), layer.feeds, candidate)
     assert found.status == "unexplained"
     assert found.is_bug
     assert found.left.startswith("in index 1")
 
 
 def test_tf32_and_float16_operands_come_as_a_set_with_what_separates_them() -> None:
-    layer = bench.matmul(np.random.default_rng(4), activation="")
-    candidate = bench.emulated(layer, layer.feeds, np.random.default_rng(0), operands=bench.tf32_nearest)
-    found = explain(bench.region(layer), layer.feeds, candidate)
+    layer = linear.matmul(np.random.default_rng(4), activation="")
+    candidate = arithmetics.emulated(layer, layer.feeds, np.random.default_rng(0), operands=arithmetics.tf32_nearest)
+    found = explain(layers.region(layer), layer.feeds, candidate)
     names = [each.hypothesis for each in found.by]
     assert {"tf32_nearest", "f16_inputs"} <= set(names)
     # Inputs that are not on FP16's grid were never stored in FP16.
     assert names[0] == "tf32_nearest"
     assert found.evidence
-    declared = explain(bench.region(layer), layer.feeds, candidate, Options(declared="f16"))
+    declared = explain(layers.region(layer), layer.feeds, candidate, Options(declared="f16"))
     assert declared.by[0].hypothesis == "f16_inputs"
 
 
 def test_beyond_float16s_range_tf32_stands_alone() -> None:
-    layer = bench.matmul(np.random.default_rng(4), activation="")
+    layer = linear.matmul(np.random.default_rng(4), activation="")
     feeds = {"x": layer.feeds["x"] * np.float32(1e5)}
-    candidate = bench.emulated(layer, feeds, np.random.default_rng(0), operands=bench.tf32_nearest)
-    names = {each.hypothesis for each in explain(bench.region(layer), feeds, candidate).by}
+    candidate = arithmetics.emulated(layer, feeds, np.random.default_rng(0), operands=arithmetics.tf32_nearest)
+    names = {each.hypothesis for each in explain(layers.region(layer), feeds, candidate).by}
     assert "tf32_nearest" in names
     assert not {name for name in names if name.startswith("f16")}
 
 
 def test_roundings_inside_a_region_are_expected_of_the_declared_arithmetic_by_their_size() -> None:
     # The product alone is stored in BF16 on the way: no variant rounds there and nowhere else behind it.
-    layer = bench.matmul(np.random.default_rng(6), activation="Tanh(t)")
-    image, weight = bench.bf16(layer.feeds["x"]), bench.bf16(layer.parameters["w"])
-    product = bench.bf16(np.matmul(image, weight))
-    candidate = np.tanh(bench.bf16(product) + layer.parameters["b"])
-    found = explain(bench.region(layer), layer.feeds, candidate, Options(declared="bf16"))
+    layer = linear.matmul(np.random.default_rng(6), activation="Tanh(t)")
+    image, weight = arithmetics.bf16(layer.feeds["x"]), arithmetics.bf16(layer.parameters["w"])
+    product = arithmetics.bf16(np.matmul(image, weight))
+    candidate = np.tanh(arithmetics.bf16(product) + layer.parameters["b"])
+    found = explain(layers.region(layer), layer.feeds, candidate, Options(declared="bf16"))
     assert found.status == "expected"
     assert not found.is_bug
     # Nothing declared excuses it, and a larger error is not of that size.
-    assert explain(bench.region(layer), layer.feeds, candidate).is_bug
-    replayed = bench.run(layer, layer.feeds)
+    assert explain(layers.region(layer), layer.feeds, candidate).is_bug
+    replayed = layers.run(layer, layer.feeds)
     larger = (replayed + 6 * (candidate - replayed)).astype(np.float32)
-    assert explain(bench.region(layer), layer.feeds, larger, Options(declared="bf16")).is_bug
+    assert explain(layers.region(layer), layer.feeds, larger, Options(declared="bf16")).is_bug
 
 
 def test_scales_are_folded_into_weights_before_they_are_rounded() -> None:
     generator = np.random.default_rng(8)
-    layer = bench.conv(generator, activation="")
+    layer = linear.conv(generator, activation="")
     gain, shift = np.float32(2.1), np.float32(0.7)
     text = layer.text.replace("y = Conv", "t0 = Conv").replace(
         "\n}", "\nt1 = Mul(t0, gain)\nt2 = Add(t1, shift)\ny = Relu(t2)\n}"
     )
     scaled = {**layer.parameters, "gain": np.array([gain]), "shift": np.array([shift])}
-    region = bench.region(bench.Layer(text=text, parameters=scaled, feeds=layer.feeds))
-    folded = {"w": bench.bf16(layer.parameters["w"] * gain), "b": bench.bf16(layer.parameters["b"] * gain + shift)}
-    fused = bench.Layer(text=layer.text, parameters=folded, feeds=layer.feeds)
-    feeds = {"x": bench.bf16(layer.feeds["x"])}
-    candidate = bench.bf16(np.maximum(bench.run(fused, feeds), 0))
+    region = layers.region(layers.Layer(text=text, parameters=scaled, feeds=layer.feeds))
+    folded = {
+        "w": arithmetics.bf16(layer.parameters["w"] * gain),
+        "b": arithmetics.bf16(layer.parameters["b"] * gain + shift),
+    }
+    fused = layers.Layer(text=layer.text, parameters=folded, feeds=layer.feeds)
+    feeds = {"x": arithmetics.bf16(layer.feeds["x"])}
+    candidate = arithmetics.bf16(np.maximum(layers.run(fused, feeds), 0))
     found = explain(region, feeds, candidate)
     assert found.by[0].hypothesis == "bf16_inputs_output"
     assert "folded" in found.by[0].words
@@ -242,58 +252,58 @@ def test_scales_are_folded_into_weights_before_they_are_rounded() -> None:
 
 def test_half_accumulation_in_an_unknown_order_is_expected_where_half_is_declared() -> None:
     generator = np.random.default_rng(11)
-    plant = bench.shuffled(bench.depthwise(generator), generator)
-    found = explain(bench.region(plant.layer), plant.feeds, plant.candidate, Options(declared="f16"))
+    plant = roundings.shuffled(others.depthwise(generator), generator)
+    found = explain(layers.region(plant.layer), plant.feeds, plant.candidate, Options(declared="f16"))
     assert found.status == "expected"
     assert not found.is_bug
     assert found.by[0].hypothesis == "f16_accumulation"
     for declared in ("", "f32", "tf32", "bf16"):
         options = Options(declared=declared)
-        assert explain(bench.region(plant.layer), plant.feeds, plant.candidate, options).status == "unexplained"
+        assert explain(layers.region(plant.layer), plant.feeds, plant.candidate, options).status == "unexplained"
 
 
 def test_half_accumulation_excuses_no_larger_error_and_no_fault_in_one_channel() -> None:
     generator = np.random.default_rng(12)
-    plant = bench.shuffled(bench.depthwise(generator), generator)
+    plant = roundings.shuffled(others.depthwise(generator), generator)
     options = Options(declared="f16")
     scaled = np.array(plant.candidate)
     scaled[:, 1] *= np.float32(1.05)
-    assert explain(bench.region(plant.layer), plant.feeds, scaled, options).is_bug
+    assert explain(layers.region(plant.layer), plant.feeds, scaled, options).is_bug
     spoilt = np.array(plant.candidate)
     spoilt[0, 2, 3, 4] += np.float32(0.25)
-    assert explain(bench.region(plant.layer), plant.feeds, spoilt, options).is_bug
+    assert explain(layers.region(plant.layer), plant.feeds, spoilt, options).is_bug
     # Three times the error of that arithmetic in every element is beyond the margin of two.
-    exact = bench.run(plant.layer, plant.feeds)
+    exact = layers.run(plant.layer, plant.feeds)
     larger = (exact + 3 * (plant.candidate - exact)).astype(np.float32)
-    assert explain(bench.region(plant.layer), plant.feeds, larger, options).is_bug
+    assert explain(layers.region(plant.layer), plant.feeds, larger, options).is_bug
 
 
 @pytest.mark.parametrize(("given", "truth"), [("alpha = 0.1666667", "f16"), ("", "f16"), ("alpha = 0.1666667", "bf16")])
 def test_an_attribute_rounded_to_the_storage_format_is_arithmetic(given: str, truth: str) -> None:
-    rounding = getattr(bench, truth)
+    rounding = getattr(arithmetics, truth)
     alpha = np.array([0.1666667 if given else 0.2], np.float32)
-    layer = bench.Layer(
-        text=bench.chain([f"HardSigmoid<{given}>(x)" if given else "HardSigmoid(x)"], 3),
+    layer = layers.Layer(
+        text=layers.chain([f"HardSigmoid<{given}>(x)" if given else "HardSigmoid(x)"], 3),
         parameters={},
         feeds={"x": rounding(np.random.default_rng(2).normal(0, 2, (2, 9, 64)).astype(np.float32))},
     )
     candidate = rounding(np.clip(layer.feeds["x"] * rounding(alpha) + np.float32(0.5), 0, 1).astype(np.float32))
-    found = explain(bench.region(layer), layer.feeds, candidate)
+    found = explain(layers.region(layer), layer.feeds, candidate)
     assert found.by[0].hypothesis == f"{truth}_inputs_output"
     assert "attributes rounded too" in found.by[0].words
     assert not found.is_bug
 
 
 def test_division_by_a_reciprocal_in_single_precision_stays_within_the_floor() -> None:
-    layer = bench.division(np.random.default_rng(3))
+    layer = others.division(np.random.default_rng(3))
     candidate = layer.feeds["x"] * (np.float32(1) / layer.parameters["divisor"])
-    found = explain(bench.region(layer), layer.feeds, candidate.astype(np.float32))
+    found = explain(layers.region(layer), layer.feeds, candidate.astype(np.float32))
     assert found.status in {"within floor", "exact"}
 
 
 def _long_product() -> Any:
     generator = np.random.default_rng(5)
-    layer = bench.matmul(generator, activation="")
+    layer = linear.matmul(generator, activation="")
     weight = generator.normal(0, 0.02, (1536, 12)).astype(np.float32)
     weight[:, 3] = np.abs(weight[:, 3])
     feeds = {"x": np.abs(generator.normal(0, 1, (1, 24, 1536))).astype(np.float32)}
@@ -305,10 +315,10 @@ def _long_product() -> Any:
 def test_the_accumulator_of_tensor_cores_is_no_bug_of_a_tf32_product(block: int) -> None:
     # Channel 3 adds numbers of one sign: what is cut off adds up over 1536 terms, and is above the floor of FP32.
     layer = _long_product()
-    product = bench.tensor_core(layer.feeds["x"][0], layer.parameters["w"], block)
+    product = arithmetics.tensor_core(layer.feeds["x"][0], layer.parameters["w"], block)
     candidate = (product + layer.parameters["b"])[None]
     for declared in ("", "tf32"):
-        found = explain(bench.region(layer), layer.feeds, candidate, Options(declared=declared))
+        found = explain(layers.region(layer), layer.feeds, candidate, Options(declared=declared))
         assert found.by[0].hypothesis == "tf32_nearest"
         assert found.by[0].channels_above == 0
 
@@ -316,61 +326,61 @@ def test_the_accumulator_of_tensor_cores_is_no_bug_of_a_tf32_product(block: int)
 def test_a_channels_factor_of_nearly_one_is_no_claim() -> None:
     # A slow bias of one part in a million in one channel, too little to be a factor and too much for the floor.
     layer = _long_product()
-    operands = bench.emulated(layer, layer.feeds, np.random.default_rng(0), operands=bench.tf32_nearest)
+    operands = arithmetics.emulated(layer, layer.feeds, np.random.default_rng(0), operands=arithmetics.tf32_nearest)
     candidate = np.array(operands)
     candidate[0, ::2, 7] *= np.float32(1 + 2e-5)
     candidate[0, 1::2, 7] *= np.float32(1 - 2e-5)
-    found = explain(bench.region(layer), layer.feeds, candidate)
+    found = explain(layers.region(layer), layer.feeds, candidate)
     assert not [each for each in (*found.by, *found.rejected) if each.hypothesis == "channel_scaled"]
 
 
 def test_a_fitted_factor_is_told_with_the_digits_that_matter() -> None:
-    layer = bench.conv(np.random.default_rng(9), activation="")
+    layer = linear.conv(np.random.default_rng(9), activation="")
     weight = np.array(layer.parameters["w"])
     weight[1] *= np.float32(1.000345)
     changed = replace(layer, parameters={**layer.parameters, "w": weight})
-    found = explain(bench.region(layer), layer.feeds, bench.run(changed, layer.feeds))
+    found = explain(layers.region(layer), layer.feeds, layers.run(changed, layer.feeds))
     assert found.by[0].hypothesis == "channel_scaled"
     assert found.by[0].parameter == pytest.approx(1.000345, abs=3e-6)
     assert "1.0003" in found.by[0].words
 
 
 def test_what_the_budget_does_not_allow_is_skipped() -> None:
-    layer = bench.conv(np.random.default_rng(2), activation="")
+    layer = linear.conv(np.random.default_rng(2), activation="")
     noise = np.random.default_rng(3)
-    candidate = bench.run(layer, layer.feeds) + noise.normal(0, 0.1, bench.run(layer, layer.feeds).shape)
+    candidate = layers.run(layer, layer.feeds) + noise.normal(0, 0.1, layers.run(layer, layer.feeds).shape)
     full, poor = (
-        explain(bench.region(layer), layer.feeds, candidate.astype(np.float32), Options(seconds=seconds))
+        explain(layers.region(layer), layer.feeds, candidate.astype(np.float32), Options(seconds=seconds))
         for seconds in (60.0, 0.01)
     )
     assert not [skip for skip in full.skipped if "budget" in skip.reason]
     assert [skip for skip in poor.skipped if "budget" in skip.reason]
     assert poor.status == full.status == "unexplained"
-    again = explain(bench.region(layer), layer.feeds, candidate.astype(np.float32), Options(seconds=0.01))
+    again = explain(layers.region(layer), layer.feeds, candidate.astype(np.float32), Options(seconds=0.01))
     assert as_json(again) == as_json(poor)
 
 
 @pytest.mark.parametrize("shape", [(0,), (1,), (3, 1)])
 def test_small_and_empty_tensors(shape: tuple[int, ...]) -> None:
     letters = ",".join("NC"[: len(shape)])
-    layer = bench.Layer(
+    layer = layers.Layer(
         text=f"g (float[{letters}] x) => (float[{letters}] y) {{\ny = Exp(x)\n}}",
         parameters={},
         feeds={"x": np.full(shape, 0.3, np.float32)},
     )
     candidate = np.exp(np.full(shape, 0.3)).astype(np.float16).astype(np.float32)
-    found = explain(bench.region(layer), layer.feeds, candidate)
+    found = explain(layers.region(layer), layer.feeds, candidate)
     assert found.status == ("not testable" if 0 in shape else "explained")
     json.dumps(as_json(found))
 
 
 def test_the_reference_may_overflow_itself() -> None:
-    layer = bench.Layer(
+    layer = layers.Layer(
         text="g (float[N] x) => (float[N] y) {\ny = Mul(x, x)\n}",
         parameters={},
         feeds={"x": np.array([1e30, 2.0, 3.0], np.float32)},
     )
-    found = explain(bench.region(layer), layer.feeds, np.array([np.inf, 5.0, 9.0], np.float32))
+    found = explain(layers.region(layer), layer.feeds, np.array([np.inf, 5.0, 9.0], np.float32))
     assert found.status in {"explained", "unexplained"}
     assert found.is_bug
 
@@ -430,16 +440,22 @@ def test_the_suspect_of_a_localization_is_explained(tmp_path: Path) -> None:
     assert not any(each.is_bug for name, each in found.items() if name != "c")
 
 
-@pytest.mark.parametrize(("together", "status"), [(True, "unexplained"), (False, "not testable")])
-def test_an_input_from_another_recorded_run_is_no_bug(tmp_path: Path, together: bool, status: str) -> None:
+@pytest.mark.parametrize(
+    ("parts", "copied", "status"),
+    [({}, False, "unexplained"), ({"a": 0, "c": 1}, True, "unexplained"), ({"a": 0, "c": 1}, False, "not testable")],
+)
+def test_an_input_from_another_recorded_run_is_no_bug(
+    tmp_path: Path, parts: dict[str, int], copied: bool, status: str
+) -> None:
     sides = _sides(tmp_path, "high")
     arrays = {name: np.array(sides.candidate.get(0, name)) for name in ("a", "c")}
     arrays["c"] += np.random.default_rng(1).normal(0, 0.1, arrays["c"].shape).astype(np.float32)
-    parts = [arrays] if together else [{name: array} for name, array in arrays.items()]
-    stored = [write_safetensors(tmp_path / f"part{number}.safetensors", part) for number, part in enumerate(parts)]
-    tensors = {(0, name): tensor for part in stored for name, tensor in part.items()}
-    candidate = replace(sides.candidate, tensors={**sides.candidate.tensors, **tensors})
+    copies = {(1, 0, "a"): arrays["a"]} if copied else {}
+    # Where a copy is what belongs to c, nothing may be read from the tensor that is kept.
+    kept = {(0, name): array + copied * (name == "a") for name, array in arrays.items()}
+    tensors = {**sides.candidate.tensors, **kept}
+    candidate = replace(sides.candidate, tensors=tensors, parts=parts, copies=copies)
     found = _explained(replace(sides, candidate=candidate))
     assert found["c"].status == status
-    assert found["c"].is_bug is together
-    assert together or "another run" in found["c"].skipped[-1].reason
+    assert found["c"].is_bug is (status == "unexplained")
+    assert status == "unexplained" or "another run" in found["c"].skipped[-1].reason

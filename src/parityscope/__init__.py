@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from parityscope.forecast import Forecast
     from parityscope.records import Policy
-    from parityscope.study import Question, Settings, Study
+    from parityscope.study import Settings, Study
     from parityscope.verification import Verification
 
 __all__ = ["ParityError", "compare", "diagnose", "load_study", "localize", "predict", "verify"]
@@ -63,12 +63,10 @@ def diagnose(
     Raises:
         ParityError: bad input, a missing runtime, or a side that cannot run.
     """
-    from parityscope.study import Question, Settings
+    from parityscope.study import Settings
 
-    question = Question(
-        model=model, candidate=candidate, reference=reference, inputs=inputs, declared=declared, policy=policy
-    )
-    return _study(question, Settings(memory=memory, mapping=mapping))
+    settings = Settings(memory=memory, mapping=mapping)
+    return _study(model, reference, candidate, inputs, declared, policy, settings)
 
 
 def compare(
@@ -84,13 +82,10 @@ def compare(
     all_tensors: bool = False,
 ) -> Study:
     """The outputs of two targets side by side (every tensor with `all_tensors`); arguments as of `diagnose`."""
-    from parityscope.study import Question, Settings
+    from parityscope.study import Settings
 
-    question = Question(
-        model=model, candidate=candidate, reference=reference, inputs=inputs, declared=declared, policy=policy
-    )
     settings = Settings(memory=memory, mapping=mapping, layers=all_tensors, localize=False, causes=False)
-    return _study(question, settings)
+    return _study(model, reference, candidate, inputs, declared, policy, settings)
 
 
 def localize(
@@ -105,12 +100,10 @@ def localize(
     memory: int = 512 << 20,
 ) -> Study:
     """Introduced and inherited error of every layer or region; arguments as of `diagnose`."""
-    from parityscope.study import Question, Settings
+    from parityscope.study import Settings
 
-    question = Question(
-        model=model, candidate=candidate, reference=reference, inputs=inputs, declared=declared, policy=policy
-    )
-    return _study(question, Settings(memory=memory, mapping=mapping, causes=False))
+    settings = Settings(memory=memory, mapping=mapping, causes=False)
+    return _study(model, reference, candidate, inputs, declared, policy, settings)
 
 
 def predict(
@@ -185,12 +178,24 @@ def load_study(folder: str | Path) -> Study:
     return study.load_study(Path(folder))
 
 
-def _study(question: Question, settings: Settings) -> Study:
+def _study(
+    model: str | Path,
+    reference: str,
+    candidate: str,
+    inputs: str | Path | None,
+    declared: str,
+    policy: str | Path | Policy | None,
+    settings: Settings,
+) -> Study:
+    """What `diagnose`, `compare` and `localize` do: they differ in how far `settings` go."""
     import tempfile
     from pathlib import Path
 
-    from parityscope.study import Study, examine, posed
+    from parityscope.study import Question, Study, examine, posed
 
+    question = Question(
+        model=model, candidate=candidate, reference=reference, inputs=inputs, declared=declared, policy=policy
+    )
     with tempfile.TemporaryDirectory(prefix="parityscope-") as scratch, posed(question) as asked:
         document = examine(asked.case, asked.reference, asked.candidate, folder=Path(scratch), settings=settings)
     return Study(document=document)

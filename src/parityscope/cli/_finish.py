@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from parityscope.cli._output import terminal
 from parityscope.errors import Exit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-__all__ = ["exit_code", "finish", "redacted", "show"]
+__all__ = ["exit_code", "finish", "redacted", "show", "write_study"]
 
 _EXITS = {"within": Exit.WITHIN, "beyond": Exit.BEYOND, "incomplete": Exit.INCOMPLETE}
 
@@ -51,9 +51,7 @@ def finish(
                 document = redacted(document)
             if not keep_tensors or redact:
                 shutil.rmtree(tensors, ignore_errors=True)
-            text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False)
-            (scratch / "study.json").write_text(text, encoding="utf-8")
-            (scratch / "report.html").write_text(renderer("html").render(document), encoding="utf-8")
+            write_study(scratch, document, renderer("html").render)
     except KeyboardInterrupt as interrupt:
         # A bare interrupt becomes an exit code inside typer, and what it says would be lost.
         raise typer.Abort from interrupt
@@ -63,13 +61,19 @@ def finish(
     return exit_code(document)
 
 
+def write_study(folder: Path, document: dict[str, Any], as_html: Callable[[Mapping[str, Any]], str]) -> None:
+    """Writes the two files that every study has."""
+    text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False)
+    (folder / "study.json").write_text(text, encoding="utf-8")
+    (folder / "report.html").write_text(as_html(document), encoding="utf-8")
+
+
 def show(document: dict[str, Any], format_name: str, *, ladder: bool = False) -> None:
     """Prints a document in one of the report formats; colours on a terminal, unless NO_COLOR is set."""
     from parityscope.report import as_text, renderer
 
     if format_name == "text":
-        color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        width = min(shutil.get_terminal_size((100, 40)).columns, 140)
+        width, color = terminal()
         print(as_text.render(document, width=width, color=color, ladder=ladder))
     else:
         print(renderer(format_name).render(document))

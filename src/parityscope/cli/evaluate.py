@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 import tempfile
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,6 +11,7 @@ import typer
 
 from parityscope.cli import _options as o
 from parityscope.cli._finish import finish
+from parityscope.cli._output import command_line
 from parityscope.errors import ParityError
 from parityscope.records import Finding, Skip, Target
 
@@ -69,7 +68,7 @@ def command(
             policy=policy,
         )
         settings = Settings(layers=False, localize=False, causes=False, memory=o.size_of(memory))
-        settings = replace(settings, command=shlex.join(["parityscope", *sys.argv[1:]]))
+        settings = replace(settings, command=command_line())
         with posed(question) as asked:
 
             def work(folder: Path) -> dict[str, Any]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shlex
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.errors import Exit, ParityError
+from parityscope.cli._output import check_report_file, command_line, hand_over
+from parityscope.errors import Exit
 
 if TYPE_CHECKING:
     from parityscope.forecast import Settings
@@ -41,23 +39,16 @@ def command(
 ) -> int:
     """Predicts the error of each format at every output and layer; exit code 1 if an output would be lost."""
     from parityscope.forecast import Settings
-    from parityscope.report.forecast import FORMATS, render
+    from parityscope.report.forecast import FORMS
 
-    if format_name not in FORMATS:
-        raise ParityError(f"a forecast has no format {format_name!r}", fix=f"use one of: {', '.join(FORMATS)}")
-    written = _format_of(output)
-    names = [name.strip() for name in formats.split(",") if name.strip()]
-    if not names:
-        raise ParityError("--formats names none", fix="write --formats f16,bf16")
+    FORMS.check(format_name)
+    check_report_file(output, "-o")
+    names = o.formats_of(formats)
     settings = Settings(profile=profile, layers=not outputs_only, introduced=not outputs_only, memory=o.size_of(memory))
     with o.spool() as scratch:
         data = {"preprocess": preprocess, "stacked": stacked, "samples": samples, "seed": seed}
         document = _document(model, inputs, scratch, names, settings, shapes=shapes, data=data, quiet=quiet)
-    if output is not None:
-        output.write_text(render(document, written), encoding="utf-8")
-    color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    width = min(shutil.get_terminal_size((100, 40)).columns, 140)
-    print(render(document, format_name, width=width, color=color), end="")
+    hand_over(FORMS, document, format_name, output)
     if not quiet:
         verdict = "an output is lost" if document["lost"] else "no output is lost"
         print(verdict + (f"; the report is {output}" if output else ""), file=sys.stderr)
@@ -83,17 +74,4 @@ def _document(
     model = load_model(path)
     loaded = load_inputs(model, inputs or None, spool=scratch, shapes=o.shapes_of(shapes) or None, **data)
     found = forecast(model, loaded, names, settings, progress=o.progress_for(quiet=quiet))
-    line = shlex.join(["parityscope", *sys.argv[1:]])
-    return document(found, model, loaded, version=parityscope.__version__, command=line)
-
-
-def _format_of(output: Path | None) -> str:
-    """The format that a file's suffix asks for."""
-    if output is None:
-        return "text"
-    kinds = {".html": "html", ".json": "json", ".txt": "text"}
-    if output.suffix not in kinds:
-        raise ParityError(f"-o {output} has no suffix that says how to write it", fix="use .html, .json or .txt")
-    if output.exists():
-        raise ParityError(f"{output} exists already", where=str(output), fix="choose another -o, or remove it")
-    return kinds[output.suffix]
+    return document(found, model, loaded, version=parityscope.__version__, command=command_line())

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shlex
-import shutil
 import sys
 import tempfile
 from dataclasses import replace
@@ -14,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from parityscope.cli import _options as o
+from parityscope.cli._output import check_report_file, command_line, hand_over
+from parityscope.cli._repair_asked import aim_of, budgets_asked, check_numbers, functions_of
+from parityscope.cli._repair_files import plan_path, write_plan_file, write_settings
 from parityscope.errors import Exit, ParityError
 
 if TYPE_CHECKING:
-    from parityscope.case.formats.loader import UserFunction
-    from parityscope.records import Budget
     from parityscope.repairs.search import Outcome, Task
 
 __all__ = ["NAME", "command"]
@@ -31,9 +29,6 @@ _EXITS = {
     "unproved": Exit.INCOMPLETE,
     "infeasible": Exit.BEYOND,
 }
-# Runtimes that convert an FP32 model by themselves: they get the range repairs in FP32 and no Casts.
-_CONVERT = frozenset({"openvino"})
-_DEFAULT_LIMIT = 1e-2  # chosen: a hundredth of the output's energy norm, what the documentation calls repaired
 
 
 def command(
@@ -47,7 +42,7 @@ def command(
     metric: Annotated[list[str] | None, typer.Option(help="file.py:function(reference, candidate) -> float.")] = None,
     policy: o.PolicyOption = None,
     floor: Annotated[float | None, typer.Option(help="Absolute floor of rel_l2, a root mean square.")] = None,
-    search_samples: Annotated[int, typer.Option(help="Samples to search on [at most 4].")] = 0,
+    search_samples: Annotated[int, typer.Option(help="Samples to search on [4; up to 64 where 59 are left].")] = 0,
     held_out: Annotated[int, typer.Option(help="Samples to certify on [all others].")] = 0,
     margin: Annotated[
         float, typer.Option(help="Divides the budget while searching [1.3, with few samples 1.5].")
@@ -77,29 +72,35 @@ def command(
     quiet: o.QuietOption = False,
 ) -> int:
     """Finds which nodes to keep in FP32, writes the model and certifies it; 1: infeasible, 3: not certified."""
-    from parityscope.report.repair import FORMATS, render
+    from parityscope.case import load_inputs, load_model
+    from parityscope.repairs.search import Task
+    from parityscope.report.repair import FORMS
 
-    if format_name not in FORMATS:
-        raise ParityError(f"a repair has no format {format_name!r}", fix=f"use one of: {', '.join(FORMATS)}")
-    written = _plan_path(output, write_plan)
-    kind = _report_format(report)
-    for number, name in (
-        (search_samples, "search-samples"),
-        (held_out, "held-out"),
-        (margin, "margin"),
-        (pick, "pick"),
-    ):
-        if number < 0 or (name == "margin" and 0 < number < 1):
-            raise ParityError(f"--{name} {number:g} makes no sense", fix=f"leave --{name} out, or use a larger number")
+    FORMS.check(format_name)
+    plan_file = plan_path(output, write_plan)
+    check_report_file(report, "--report")
+    check_numbers(search_samples=search_samples, held_out=held_out, margin=margin, pick=pick)
     if settings and output is None:
         raise ParityError("--settings are written beside -o, and there is none", fix="add -o FIXED.onnx")
-    functions = _functions(metric)
-    budgets = _budgets(budget, functions, policy)
-    data = {"preprocess": preprocess, "stacked": stacked, "samples": samples, "seed": seed}
+    functions = functions_of(metric)
+    budgets = budgets_asked(budget, functions, policy)
+    chosen, typed = aim_of(candidate, low, types)
     with o.spool() as scratch, tempfile.TemporaryDirectory(prefix="parityscope-repair-") as folder:
-        task = _task(model, inputs, scratch, candidate, low, types, shapes=shapes, data=data)
-        task = replace(
-            task,
+        read = load_model(model)
+        task = Task(
+            model=read,
+            inputs=load_inputs(
+                read,
+                inputs or None,
+                spool=scratch,
+                shapes=o.shapes_of(shapes) or None,
+                preprocess=preprocess,
+                stacked=stacked,
+                samples=samples,
+                seed=seed,
+            ),
+            low=chosen,
+            typed=typed,
             budgets=budgets,
             functions=functions,
             floor=floor,
@@ -114,6 +115,7 @@ def command(
             range_repairs=not no_range_repairs,
             consents=tuple(consent or ()),
             profile=profile,
+            journal=None if output is None else output.with_suffix(".search.jsonl"),
             memory=o.size_of(memory),
             threads=threads,
         )
@@ -122,49 +124,17 @@ def command(
             raise ParityError("--settings are for runtimes that convert an FP32 model", fix=fix)
         outcome, task = _outcome(task, Path(folder), output, plan, quiet=quiet)
         document = _document(outcome, task, output)
-    if written is not None and outcome.verdict != "infeasible" and plan is None:
-        from parityscope.repairs.plan import plan_text
-
-        written.write_text(plan_text(task.model, task.budgets, outcome), encoding="utf-8")
+    if plan_file is not None and outcome.verdict != "infeasible" and plan is None:
+        write_plan_file(plan_file, outcome, task)
     if settings and output is not None and output.exists():
-        _write_settings(settings, outcome, output)
-    if report is not None:
-        report.write_text(render(document, kind), encoding="utf-8")
-    color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    width = min(shutil.get_terminal_size((100, 40)).columns, 140)
-    print(render(document, format_name, width=width, color=color), end="")
+        write_settings(settings, outcome, output)
+    hand_over(FORMS, document, format_name, report)
     if not quiet:
+        if outcome.resumed:
+            print(f"{outcome.resumed} runs of an interrupted search were taken over", file=sys.stderr)
         where = f"; the model is {document['output']}" if document["output"] else "; no model was written"
         print(f"{outcome.verdict}{where}", file=sys.stderr)
     return _EXITS[outcome.verdict]
-
-
-def _task(
-    path: Path,
-    inputs: str,
-    scratch: Path,
-    candidate: str,
-    low: str,
-    types: str,
-    *,
-    shapes: list[str] | None,
-    data: dict[str, Any],
-) -> Task:
-    """The model, its data, and what the target asks for."""
-    from parityscope.backends.targets import parse_target
-    from parityscope.case import load_inputs, load_model
-    from parityscope.repairs.search import Task
-
-    if types not in {"", "strong", "f32"}:
-        raise ParityError(f"--types {types!r} is not known", fix="use --types strong or --types f32")
-    target = parse_target(candidate) if candidate else None
-    if target is not None and low and target.precision and low != target.precision:
-        raise ParityError(f"--low {low} contradicts --candidate {candidate}", fix="leave one of them out")
-    chosen = low or (target.precision if target is not None else "") or "f16"
-    strong = types == "strong" if types else target is None or target.backend not in _CONVERT
-    model = load_model(path)
-    loaded = load_inputs(model, inputs or None, spool=scratch, shapes=o.shapes_of(shapes) or None, **data)
-    return Task(model=model, inputs=loaded, low=chosen, budgets=(), typed=strong)
 
 
 def _outcome(task: Task, folder: Path, output: Path | None, plan: Path | None, *, quiet: bool) -> tuple[Outcome, Task]:
@@ -185,75 +155,5 @@ def _document(outcome: Outcome, task: Task, output: Path | None) -> dict[str, An
     import parityscope
     from parityscope.report.repair import document
 
-    line = shlex.join(["parityscope", *sys.argv[1:]])
     there = output if output is not None and output.exists() else None
-    return document(outcome, task, version=parityscope.__version__, command=line, output=there)
-
-
-def _write_settings(kinds: list[str], outcome: Outcome, output: Path) -> None:
-    """What runtimes take that are told by settings which nodes to keep, beside the model; its FP32 form names the nodes."""
-    from parityscope.case.model import read_graph
-    from parityscope.repairs.settings import settings_for
-
-    kept = {one.node: "f32" for one in outcome.kept}
-    for kind in kinds:
-        written = settings_for(kind, kept, read_graph(output), low=outcome.low)
-        path = output.with_name(f"{output.stem}.{written.filename}")
-        if path.exists():
-            raise ParityError(f"{path} exists already", where=str(path), fix="remove it, or choose another -o")
-        path.write_text(written.text, encoding="utf-8")
-
-
-def _budgets(items: list[str] | None, functions: dict[str, UserFunction], policy: Path | None) -> tuple[Budget, ...]:
-    """Budgets of the options, of the policy file, or the default; `NAME=VALUE` may name a function of the user's."""
-    from parityscope.records import Budget
-
-    own, rest = [], []
-    for item in items or []:
-        head, _, value = item.rpartition("=")
-        if head in functions:
-            own.append(Budget(output="", metric=head, limit=_limit(item, value), reason="given with --budget"))
-        else:
-            rest.append(item)
-    missing = sorted(set(functions) - {one.metric for one in own})
-    if missing:
-        raise ParityError(f"the metric {missing[0]!r} has no budget", fix=f"add --budget {missing[0]}=VALUE")
-    found = (*o.budgets_of(rest), *own)
-    if policy is not None and not found:
-        from parityscope.case.policy_file import read_policy
-        from parityscope.study import known_metrics
-
-        found = read_policy(policy, known_metrics()).policy.budgets
-    default = Budget(output="", metric="rel_l2", limit=_DEFAULT_LIMIT, reason="the default of this command")
-    return found or (default,)
-
-
-def _limit(item: str, value: str) -> float:
-    try:
-        return float(value)
-    except ValueError as error:
-        raise ParityError(f"--budget {item!r} is not NAME=VALUE", fix="write --budget accuracy=0.99") from error
-
-
-def _functions(items: list[str] | None) -> dict[str, UserFunction]:
-    from parityscope.case.formats.loader import find_function
-
-    return {item.rpartition(":")[2]: find_function(item) for item in items or []}
-
-
-def _plan_path(output: Path | None, given: Path | None) -> Path | None:
-    path = given or (None if output is None else output.with_suffix(".plan.toml"))
-    if path is not None and path.exists():
-        raise ParityError(f"{path} exists already", where=str(path), fix="choose another --write-plan, or remove it")
-    return path
-
-
-def _report_format(report: Path | None) -> str:
-    if report is None:
-        return "text"
-    kinds = {".html": "html", ".json": "json", ".txt": "text"}
-    if report.suffix not in kinds:
-        raise ParityError(f"--report {report} has no suffix that says how to write it", fix="use .html, .json or .txt")
-    if report.exists():
-        raise ParityError(f"{report} exists already", where=str(report), fix="choose another --report, or remove it")
-    return kinds[report.suffix]
+    return document(outcome, task, version=parityscope.__version__, command=command_line(), output=there)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shlex
-import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -14,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.errors import Exit, ParityError
+from parityscope.cli._finish import write_study
+from parityscope.cli._output import command_line, hand_over
+from parityscope.errors import Exit
 
 if TYPE_CHECKING:
     from parityscope.study import Question
@@ -57,12 +55,11 @@ def command(
     quiet: o.QuietOption = False,
 ) -> int:
     """Proves a repair: 0 improved or within budget, 1 worse or a budget missed, 3 not proved."""
-    from parityscope.report.verification import FORMATS
+    from parityscope.report.verification import FORMS
     from parityscope.study import Question, prepare_folder
     from parityscope.verification import Settings
 
-    if format_name not in FORMATS:
-        raise ParityError(f"a verification has no format {format_name!r}", fix=f"use one of: {', '.join(FORMATS)}")
+    FORMS.check(format_name)
     question = Question(
         model=model,
         candidate=after,
@@ -82,11 +79,11 @@ def command(
     try:
         with prepare_folder(folder) as scratch:
             document = _document(question, before, settings, labels, quiet=quiet)
-            _write(document, scratch)
+            write_study(scratch, document, FORMS.as_html)
     except KeyboardInterrupt as interrupt:
         # A bare interrupt becomes an exit code inside typer, and what it says would be lost.
         raise typer.Abort from interrupt
-    _show(document, format_name)
+    hand_over(FORMS, document, format_name)
     if not quiet:
         print(f"{document['verdict']}; the report is {folder / 'report.html'}", file=sys.stderr)
     # What was asked for and not judged leaves the proof open, however good the rest is.
@@ -127,21 +124,4 @@ def _document(
             folder=Path(scratch),
             progress=o.progress_for(quiet=quiet),
         )
-        line = shlex.join(["parityscope", *sys.argv[1:]])
-        return document(found, asked.case, version=parityscope.__version__, command=line)
-
-
-def _write(document: dict[str, Any], folder: Path) -> None:
-    from parityscope.report.verification import as_html
-
-    text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False)
-    (folder / "study.json").write_text(text, encoding="utf-8")
-    (folder / "report.html").write_text(as_html(document), encoding="utf-8")
-
-
-def _show(document: dict[str, Any], format_name: str) -> None:
-    from parityscope.report.verification import render
-
-    color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    width = min(shutil.get_terminal_size((100, 40)).columns, 140)
-    print(render(document, format_name, width=width, color=color), end="")
+        return document(found, asked.case, version=parityscope.__version__, command=command_line())

@@ -7,57 +7,43 @@ The data for the page's script and the JSON of the study lie in `<script type="a
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report import Renderer, _draw_bars, _draw_depth, _draw_graph, _draw_histogram, _draw_stretches
+from parityscope.report._page import TEMPLATES, embedded, laid_out, text_of, trusted
 from parityscope.report.as_json import trimmed
 from parityscope.report.view import view
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from markupsafe import Markup
-
 __all__ = ["RENDERER", "render"]
 
 # A graph with at most this many nodes side by side stands beside the plots, a wider one below them.
 _BESIDE = 2
-_TEMPLATES = Path(__file__).with_name("templates")
 
 
 def render(document: Mapping[str, Any]) -> str:
     """The page of `document`."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
-
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
     model = view(document)
-    return environment.get_template("report.html.j2").render(
-        view=model,
-        drawings=_drawings(model["figures"], Markup),
-        style=Markup((_TEMPLATES / "style.css").read_text(encoding="utf-8")),  # noqa: S704 our own file
-        script=Markup((_TEMPLATES / "script.js").read_text(encoding="utf-8")),  # noqa: S704 our own file
-        data=Markup(_embedded({"depth": _draw_depth.positions(model["figures"]["depth"])})),  # noqa: S704 escaped there
-        study=Markup(_embedded(trimmed(document))),  # noqa: S704 escaped there
-    )
+    values = {
+        "view": model,
+        "drawings": _drawings(model["figures"]),
+        "style": text_of(TEMPLATES / "style.css"),
+        "script": text_of(TEMPLATES / "script.js"),
+        "data": embedded({"depth": _draw_depth.positions(model["figures"]["depth"])}),
+        "study": embedded(trimmed(document)),
+    }
+    return laid_out(TEMPLATES / "report.html.j2", values)
 
 
-def _drawings(figures: Mapping[str, Any], markup: type[Markup]) -> dict[str, Any]:
+def _drawings(figures: Mapping[str, Any]) -> dict[str, Any]:
     """The SVG of every figure; an empty string where there is nothing to draw."""
     return {
-        "depth": markup(_draw_depth.draw(figures["depth"])),
-        "stretches": markup(_draw_stretches.draw(figures["stretches"])),
+        "depth": trusted(_draw_depth.draw(figures["depth"])),
+        "stretches": trusted(_draw_stretches.draw(figures["stretches"])),
         "tensors": [
-            {name: markup(drawn) for name, drawn in _panel(f"plot{place}", panel).items()}
+            {name: trusted(drawn) for name, drawn in _panel(f"plot{place}", panel).items()}
             for place, panel in enumerate(figures["tensors"])
         ],
     }
@@ -73,12 +59,6 @@ def _panel(identity: str, panel: Mapping[str, Any]) -> dict[str, str]:
         "graph": graph,
         "wide": "wide" if panel["graph"] and _draw_graph.widest(panel["graph"]) > _BESIDE else "",
     }
-
-
-def _embedded(value: object) -> str:
-    """`value` as JSON that is safe inside a script element."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 RENDERER = Renderer(name="html", suffix=".html", render=render)

@@ -7,11 +7,13 @@ are the strings "NaN", "Infinity" and "-Infinity".
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from parityscope.report import Renderer
+from parityscope.report._plain import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ["RENDERER", "render", "trimmed"]
 
@@ -48,7 +50,7 @@ def trimmed(document: Mapping[str, Any]) -> dict[str, Any]:
     """The documented part of `document`, plain data in the order it is written."""
     ordered: dict[str, Any] = {"schema": document.get("schema", "parityscope/1")}
     for key in _KEYS:
-        ordered[key] = _plain(document.get(key, _EMPTY[key]))
+        ordered[key] = _documented(plain(document.get(key, _EMPTY[key])))
     return ordered
 
 
@@ -57,14 +59,12 @@ def render(document: Mapping[str, Any]) -> str:
     return json.dumps(trimmed(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _plain(value: Any) -> Any:
-    """`value` with sorted keys, without bulk, and with non-finite floats as their strings."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(value[key]) for key in sorted(value, key=str) if key not in _BULK}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+def _documented(value: Any) -> Any:
+    """Plain data with sorted keys and without bulk."""
+    if isinstance(value, dict):
+        return {key: _documented(value[key]) for key in sorted(value) if key not in _BULK}
+    if isinstance(value, list):
+        return [_documented(item) for item in value]
     return value
 
 

@@ -1,18 +1,14 @@
-"""Outputs held against the budgets of a policy.
-
-`lower` metrics must be at most their limit and `higher` ones at least. Two are two-sided: of `mean_error` the size
-counts, of `norm_ratio` the distance from 1. A number that is NaN keeps no limit.
-"""
+"""Outputs held against the budgets of a policy; what keeps a limit is said in `parityscope.case.limits`."""
 
 from __future__ import annotations
 
 import functools
-import math
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from parityscope.case.limits import keeps
 from parityscope.case.policy import budgets_for
 from parityscope.comparison import measure_pair
 from parityscope.comparison._metric import metrics
@@ -24,8 +20,6 @@ if TYPE_CHECKING:
     from parityscope.records import Budget, Pair, Policy, Verdict
 
 __all__ = ["by_budgets", "known_metrics", "said_of_budgets"]
-
-_TWO_SIDED = {"mean_error": 0.0, "norm_ratio": 1.0}
 
 
 @functools.cache
@@ -76,14 +70,7 @@ def _said(pair: Pair, budget: Budget) -> str:
 
 
 def _meets(pair: Pair, budget: Budget) -> bool:
-    value = pair.value(budget.metric)
-    if math.isnan(value):
-        return False
-    if budget.metric in _TWO_SIDED:
-        return abs(value - _TWO_SIDED[budget.metric]) <= budget.limit
-    if budget.tolerance is None and known_metrics().get(budget.metric) == "higher":
-        return value >= budget.limit
-    return value <= budget.limit
+    return keeps(pair.value(budget.metric), budget, known_metrics().get(budget.metric, "lower"))
 
 
 def _small_pairs() -> tuple[Statistics, ...]:

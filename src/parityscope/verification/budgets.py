@@ -4,16 +4,14 @@ A budget is kept when the pooled number keeps it and, by Clopper and Pearson's b
 these keep it, with `CONFIDENCE`: 59 samples without a miss (Wilks), 93 with one. It is missed when the pooled number
 misses it, or so many samples do that this share is ruled out. In between it is not proved, and the number of samples that
 would do is said.
-
-`lower` metrics must be at most their limit and `higher` ones at least; of `mean_error` the size counts, of `norm_ratio`
-the distance from 1. A NaN keeps no limit.
+What keeps a limit is said in `parityscope.case.limits`.
 """
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
+from parityscope.case.limits import keeps
 from parityscope.case.policy import budgets_for
 from parityscope.errors import ParityError
 from parityscope.verification.exact import compliance_bounds, samples_for_coverage
@@ -29,7 +27,6 @@ __all__ = ["CONFIDENCE", "COVERAGE", "check_budgets"]
 # 95 % of samples with 95 % confidence: the usual tolerance interval, which 59 clean samples show (Wilks 1941).
 COVERAGE = 0.95
 CONFIDENCE = 0.95
-_TWO_SIDED = {"mean_error": 0.0, "norm_ratio": 1.0}
 
 
 def check_budgets(policy: Policy, before: OutputErrors, after: OutputErrors) -> tuple[BudgetCheck, ...]:
@@ -54,9 +51,9 @@ def _checked(budget: Budget, before: OutputErrors, after: OutputErrors) -> Budge
     key = budget_key(budget)
     better = directions(after.statistics).get(key, "lower")
     *singles, pooled = after.budgeted[key]
-    misses = sum(not _keeps(value, budget, better) for value in singles)
+    misses = sum(not keeps(value, budget, better) for value in singles)
     lower, upper = compliance_bounds(misses, len(singles), CONFIDENCE)
-    beyond = not _keeps(pooled, budget, better) or upper < COVERAGE
+    beyond = not keeps(pooled, budget, better) or upper < COVERAGE
     return BudgetCheck(
         output=after.name,
         budget=budget,
@@ -70,11 +67,3 @@ def _checked(budget: Budget, before: OutputErrors, after: OutputErrors) -> Budge
         needed=samples_for_coverage(misses, COVERAGE, CONFIDENCE),
         verdict="beyond" if beyond else "within" if lower >= COVERAGE else "not proved",
     )
-
-
-def _keeps(value: float, budget: Budget, better: str) -> bool:
-    if math.isnan(value):
-        return False
-    if budget.metric in _TWO_SIDED:
-        return abs(value - _TWO_SIDED[budget.metric]) <= budget.limit
-    return value >= budget.limit if better == "higher" and budget.tolerance is None else value <= budget.limit

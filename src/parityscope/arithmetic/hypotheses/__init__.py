@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     Transform = Callable[[np.ndarray, "Operand"], np.ndarray]
     Accumulate = Callable[[ir.Node, Sequence[np.ndarray | None]], np.ndarray | None]
     Rewrite = Callable[[ir.Model, ir.Node, float], None]
+    Variants = Callable[[ir.Node, "Context"], Iterable["Variant"]]
 
 __all__ = ["Accumulator", "Context", "Hypothesis", "Operand", "Rounding", "Variant", "hypotheses"]
 
@@ -116,7 +117,7 @@ class Hypothesis:
     title: str
     family: Literal["arithmetic", "semantic"]
     applies: Callable[[ir.Node, ir.Graph], bool]
-    variants: Callable[[ir.Node, Context], Iterable[Variant]]
+    variants: Variants
 
 
 def hypotheses() -> dict[str, Hypothesis]:

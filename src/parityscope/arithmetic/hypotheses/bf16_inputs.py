@@ -8,23 +8,12 @@ Source: Intel, "BFLOAT16 - Hardware Numerics Definition", 2018; the FP32 accumul
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
-from parityscope.arithmetic.hypotheses._rounding import always, inputs_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import onnx_ir as ir
+from parityscope.arithmetic.hypotheses import Hypothesis
+from parityscope.arithmetic.hypotheses._rounding import always
+from parityscope.arithmetic.hypotheses._storage import inputs_rounded
 
 __all__ = ["HYPOTHESIS"]
 
-
-def _variants(_node: ir.Node, context: Context) -> Iterator[Variant]:
-    yield from inputs_of("bf16", context.model.graph)
-
-
 HYPOTHESIS = Hypothesis(
-    name="bf16_inputs", title="BF16 inputs", family="arithmetic", applies=always, variants=_variants
+    name="bf16_inputs", title="BF16 inputs", family="arithmetic", applies=always, variants=inputs_rounded("bf16")
 )

@@ -7,23 +7,12 @@ Source: Intel, "BFLOAT16 - Hardware Numerics Definition", 2018.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
-from parityscope.arithmetic.hypotheses._rounding import always, output_rounding
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import onnx_ir as ir
+from parityscope.arithmetic.hypotheses import Hypothesis
+from parityscope.arithmetic.hypotheses._rounding import always
+from parityscope.arithmetic.hypotheses._storage import output_stored
 
 __all__ = ["HYPOTHESIS"]
 
-
-def _variants(_node: ir.Node, _context: Context) -> Iterator[Variant]:
-    yield Variant(words="only the output is stored in BF16", output=output_rounding("bf16"))
-
-
 HYPOTHESIS = Hypothesis(
-    name="bf16_output", title="BF16 output", family="arithmetic", applies=always, variants=_variants
+    name="bf16_output", title="BF16 output", family="arithmetic", applies=always, variants=output_stored("bf16")
 )

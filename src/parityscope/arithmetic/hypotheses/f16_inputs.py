@@ -8,21 +8,12 @@ Source: IEEE 754-2019 binary16; the FP32 accumulator: NVIDIA PTX ISA, mma instru
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
-from parityscope.arithmetic.hypotheses._rounding import always, inputs_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import onnx_ir as ir
+from parityscope.arithmetic.hypotheses import Hypothesis
+from parityscope.arithmetic.hypotheses._rounding import always
+from parityscope.arithmetic.hypotheses._storage import inputs_rounded
 
 __all__ = ["HYPOTHESIS"]
 
-
-def _variants(_node: ir.Node, context: Context) -> Iterator[Variant]:
-    yield from inputs_of("f16", context.model.graph)
-
-
-HYPOTHESIS = Hypothesis(name="f16_inputs", title="FP16 inputs", family="arithmetic", applies=always, variants=_variants)
+HYPOTHESIS = Hypothesis(
+    name="f16_inputs", title="FP16 inputs", family="arithmetic", applies=always, variants=inputs_rounded("f16")
+)

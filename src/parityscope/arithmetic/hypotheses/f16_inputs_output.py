@@ -8,23 +8,16 @@ Source: IEEE 754-2019 binary16; the rounding model was measured on FP16 and BF16
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
-from parityscope.arithmetic.hypotheses._rounding import always, storage_variants
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import onnx_ir as ir
+from parityscope.arithmetic.hypotheses import Hypothesis
+from parityscope.arithmetic.hypotheses._rounding import always
+from parityscope.arithmetic.hypotheses._storage import inputs_and_output_stored
 
 __all__ = ["HYPOTHESIS"]
 
-
-def _variants(_node: ir.Node, context: Context) -> Iterator[Variant]:
-    yield from storage_variants("f16", context.model.graph)
-
-
 HYPOTHESIS = Hypothesis(
-    name="f16_inputs_output", title="FP16 inputs and output", family="arithmetic", applies=always, variants=_variants
+    name="f16_inputs_output",
+    title="FP16 inputs and output",
+    family="arithmetic",
+    applies=always,
+    variants=inputs_and_output_stored("f16"),
 )

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
-from parityscope.arithmetic.hypotheses._rounding import has_product, magnitude, output_rounding
+from parityscope.arithmetic.hypotheses._rounding import has_product, output_rounding
+from parityscope.arithmetic.hypotheses._scaling import magnitude
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

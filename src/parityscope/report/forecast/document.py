@@ -6,12 +6,11 @@ smallest one to the smallest normal number (`subnormal`) and to what is rounded 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from parityscope.arithmetic import format_named
+from parityscope.report._plain import plain_items
 
 if TYPE_CHECKING:
     from parityscope.case import Inputs, Model
@@ -25,22 +24,22 @@ _WORST = 20  # layers named as introducing most; all are in `layers`
 
 def document(found: Forecast, model: Model, inputs: Inputs, *, version: str, command: str = "") -> dict[str, Any]:
     """Everything that a forecast says, as plain data."""
-    held = {
-        "schema": SCHEMA,
-        "tool": {"name": "parityscope", "version": version},
-        "command": command,
-        "lost": found.lost,
-        "model": {"name": model.path.stem, "path": str(model.path), "sha256": model.sha256, "nodes": model.nodes},
-        "inputs": {"origin": inputs.origin, "samples": found.samples, "generated": inputs.generated},
-        "profile": found.profile,
-        "statements": list(found.statements),
-        "formats": [_format(each) for each in found.formats],
-        "ranges": [_range(each, found) for each in found.ranges],
-        "skipped": list(found.skipped),
-        "seconds": found.seconds,
-    }
-    plain: dict[str, Any] = _plain(held)
-    return plain
+    return plain_items(
+        {
+            "schema": SCHEMA,
+            "tool": {"name": "parityscope", "version": version},
+            "command": command,
+            "lost": found.lost,
+            "model": {"name": model.path.stem, "path": str(model.path), "sha256": model.sha256, "nodes": model.nodes},
+            "inputs": {"origin": inputs.origin, "samples": found.samples, "generated": inputs.generated},
+            "profile": found.profile,
+            "statements": list(found.statements),
+            "formats": [_format(each) for each in found.formats],
+            "ranges": [_range(each, found) for each in found.ranges],
+            "skipped": list(found.skipped),
+            "seconds": found.seconds,
+        }
+    )
 
 
 def _format(found: FormatForecast) -> dict[str, Any]:
@@ -72,15 +71,3 @@ def _range(held: Range, found: Forecast) -> dict[str, Any]:
             "zero": held.to_zero(number_format),
         }
     return {**asdict(held), "margins": margins}
-
-
-def _plain(value: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        return _plain(asdict(value))
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value

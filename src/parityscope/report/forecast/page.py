@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from parityscope.report._page import TEMPLATES, embedded, laid_out, text_of, trusted
 from parityscope.report.forecast.draw import draw_depth, draw_ranges
 from parityscope.report.forecast.view import view
 
@@ -14,31 +13,16 @@ if TYPE_CHECKING:
 
 __all__ = ["as_html"]
 
-_TEMPLATES = Path(__file__).parent.with_name("templates")
-
 
 def as_html(document: Mapping[str, Any]) -> str:
     """The page of `document`."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
-
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
     formats = document["formats"]
-    style = "".join((_TEMPLATES / name).read_text(encoding="utf-8") for name in ("style.css", "forecast.css"))
-    text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    embedded = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-    return environment.get_template("forecast.html.j2").render(
-        view=view(document),
-        depth=Markup(draw_depth(formats, introduced=False)) if len(formats) > 1 else "",  # noqa: S704 our own drawing
-        single=[Markup(draw_depth([each], introduced=True)) for each in formats],  # noqa: S704 our own drawing
-        ranges=Markup(draw_ranges(document["ranges"], formats)),  # noqa: S704 our own drawing
-        style=Markup(style),  # noqa: S704 our own file
-        data=Markup(embedded),  # noqa: S704 escaped above
-    )
+    values = {
+        "view": view(document),
+        "depth": trusted(draw_depth(formats, introduced=False)) if len(formats) > 1 else "",
+        "single": [trusted(draw_depth([each], introduced=True)) for each in formats],
+        "ranges": trusted(draw_ranges(document["ranges"], formats)),
+        "style": text_of(TEMPLATES / "style.css", TEMPLATES / "forecast.css"),
+        "data": embedded(document),
+    }
+    return laid_out(TEMPLATES / "forecast.html.j2", values)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING, Any
 
+from parityscope.report._console import heading, more, not_examined, say, table, written
 from parityscope.report.forecast.view import view
 from parityscope.report.words import short
 
@@ -15,60 +15,41 @@ if TYPE_CHECKING:
 
 __all__ = ["as_text"]
 
-_NARROWEST = 40
 _MOST = 5
 
 
 def as_text(document: Mapping[str, Any], *, width: int = 100, color: bool = False) -> str:
     """`document` as text of at most `width` columns, with ANSI colours if `color`."""
-    from rich.console import Console
+    return written(_draw, view(document), width=width, color=color)
 
-    console = Console(
-        file=io.StringIO(),
-        width=max(width, _NARROWEST),
-        force_terminal=color,
-        color_system="standard" if color else None,
-        no_color=not color,
-        legacy_windows=False,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        _environ={},  # nothing of the caller's environment decides what a forecast says
-    )
-    model = view(document)
-    with console.capture() as captured:
-        _say(console, f"{model['symbol']} {model['label']}", "bold red" if model["lost"] else "bold green")
-        _say(console, model["headline"], "bold")
-        about = "" if model["profile"] == "none" else f", fusion as in {model['profile']}"
-        _say(console, f"{model['model']}: simulated on {model['inputs']}{about}", "dim")
-        for sentence in model["statements"]:
-            _say(console, sentence)
-        for each in model["formats"]:
-            _format(console, each, model["headline"])
-        if model["skipped"]:
-            _heading(console, "What was not examined")
-            for item in model["skipped"]:
-                _say(console, f"- {item['what']}: {item['reason']}")
-    return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
+
+def _draw(console: Console, model: Mapping[str, Any]) -> None:
+    say(console, f"{model['symbol']} {model['label']}", "bold red" if model["lost"] else "bold green")
+    say(console, model["headline"], "bold")
+    about = "" if model["profile"] == "none" else f", fusion as in {model['profile']}"
+    say(console, f"{model['model']}: simulated on {model['inputs']}{about}", "dim")
+    for sentence in model["statements"]:
+        say(console, sentence)
+    for each in model["formats"]:
+        _format(console, each, model["headline"])
+    not_examined(console, model["skipped"])
 
 
 def _format(console: Console, found: Mapping[str, Any], headline: str) -> None:
-    _heading(console, found["title"])
+    heading(console, found["title"])
     for sentence in found["statements"]:
         if sentence != headline:
-            _say(console, sentence)
+            say(console, sentence)
     below = found["below"]
     if below["subnormal"] != "0":
-        _say(
+        say(
             console,
             f"{below['subnormal']} of {below['tensors']} tensors hold elements below the normal range, "
             f"{below['zero']} some that become zero.",
         )
     for columns, rows, right in _tables(found, max(16, console.width - 60)):
-        _table(console, columns, rows[:_MOST], right=right)
-    more = len(found["parameters"]) + found["more_parameters"] - _MOST
-    if more > 0:
-        _say(console, f"and {more:,} more", "dim")
+        table(console, columns, rows[:_MOST], right=right, apart=True)
+    more(console, len(found["parameters"]) + found["more_parameters"] - _MOST)
 
 
 def _tables(
@@ -93,27 +74,3 @@ def _tables(
 
 def _rows(items: Sequence[Mapping[str, str]], name: str, keys: Sequence[str], width: int) -> Sequence[Sequence[str]]:
     return [(short(item[name], width), *(item[key] for key in keys)) for item in items]
-
-
-def _heading(console: Console, title: str) -> None:
-    console.print()
-    _say(console, title, "bold underline")
-
-
-def _say(console: Console, text: str, style: str = "") -> None:
-    from rich.text import Text
-
-    console.print(Text(text, style=style, overflow="fold"))
-
-
-def _table(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for place, column in enumerate(columns):
-        table.add_column(column, justify="right" if place in right else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    console.print()
-    console.print(table)

@@ -6,10 +6,10 @@ could not be read, else "within".
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
+
+from parityscope.report._plain import plain_items
 
 if TYPE_CHECKING:
     from parityscope.lint import Lint
@@ -23,40 +23,30 @@ _ROLES = ("cause", "contributing", "information")
 def document(found: Lint, *, version: str, command: str = "") -> dict[str, Any]:
     """Everything that lint says, as plain data."""
     sheet = found.sheet
-    held: dict[str, Any] = {
-        "schema": SCHEMA,
-        "kind": "lint",
-        "tool": {"name": "parityscope", "version": version},
-        "command": command,
-        "verdict": "beyond" if found.broken else "incomplete" if found.skipped else "within",
-        "model": {
-            "name": sheet.path.stem,
-            "path": str(sheet.path),
-            "nbytes": sheet.nbytes,
-            "nodes": len(sheet.places),
-            "constants": len(sheet.constants),
-            "opsets": {domain or "ai.onnx": int(opset) for domain, opset in sheet.model.opset_imports.items()},
-            "ir_version": int(sheet.model.ir_version or 0),
-            "producer": " ".join(part for part in (sheet.model.producer_name, sheet.model.producer_version) if part),
-            "computes_in": sorted(sheet.typed),
-        },
-        "formats": [each.name for each in sheet.formats],
-        "counts": {role: sum(one.role == role for one in found.findings) for role in _ROLES},
-        # Details are read-only mappings, which asdict cannot copy.
-        "findings": [asdict(replace(one, details=dict(one.details))) for one in found.findings],
-        "skipped": [asdict(skip) for skip in found.skipped],
-    }
-    plain: dict[str, Any] = _plain(held)
-    return plain
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if hasattr(value, "item"):
-        return _plain(value.item())
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value
+    return plain_items(
+        {
+            "schema": SCHEMA,
+            "kind": "lint",
+            "tool": {"name": "parityscope", "version": version},
+            "command": command,
+            "verdict": "beyond" if found.broken else "incomplete" if found.skipped else "within",
+            "model": {
+                "name": sheet.path.stem,
+                "path": str(sheet.path),
+                "nbytes": sheet.nbytes,
+                "nodes": len(sheet.places),
+                "constants": len(sheet.constants),
+                "opsets": {domain or "ai.onnx": int(opset) for domain, opset in sheet.model.opset_imports.items()},
+                "ir_version": int(sheet.model.ir_version or 0),
+                "producer": " ".join(
+                    part for part in (sheet.model.producer_name, sheet.model.producer_version) if part
+                ),
+                "computes_in": sorted(sheet.typed),
+            },
+            "formats": [each.name for each in sheet.formats],
+            "counts": {role: sum(one.role == role for one in found.findings) for role in _ROLES},
+            # Details are read-only mappings, which asdict cannot copy.
+            "findings": [asdict(replace(one, details=dict(one.details))) for one in found.findings],
+            "skipped": [asdict(skip) for skip in found.skipped],
+        }
+    )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from parityscope.report._page import TEMPLATES, embedded, laid_out, text_of
 from parityscope.report.lint.view import view
 
 if TYPE_CHECKING:
@@ -13,26 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["as_html"]
 
-_TEMPLATES = Path(__file__).parent.with_name("templates")
-
 
 def as_html(document: Mapping[str, Any]) -> str:
     """The page of `document`."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
-
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    embedded = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-    return environment.get_template("lint.html.j2").render(
-        view=view(document),
-        style=Markup((_TEMPLATES / "style.css").read_text(encoding="utf-8")),  # noqa: S704 our own file
-        data=Markup(embedded),  # noqa: S704 escaped above
-    )
+    values = {"view": view(document), "style": text_of(TEMPLATES / "style.css"), "data": embedded(document)}
+    return laid_out(TEMPLATES / "lint.html.j2", values)

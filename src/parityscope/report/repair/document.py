@@ -6,9 +6,9 @@ Errors are in units of the budget (above 1 misses it), modelled times in seconds
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any
+
+from parityscope.report._plain import plain_items
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,48 +25,36 @@ def document(
 ) -> dict[str, Any]:
     """Everything that a repair says, as plain data. `output` is the file that was written, None for none."""
     model, inputs = task.model, task.inputs
-    held = {
-        "schema": SCHEMA,
-        "tool": {"name": "parityscope", "version": version},
-        "command": command,
-        "verdict": outcome.verdict,
-        "statement": outcome.statement,
-        "model": {"name": model.path.stem, "path": str(model.path), "sha256": model.sha256, "nodes": model.nodes},
-        "inputs": {"origin": inputs.origin, "samples": len(inputs), "generated": inputs.generated},
-        "output": "" if output is None else str(output),
-        "low": outcome.low,
-        "typed": outcome.typed,
-        "margin": outcome.margin,
-        "all_low": None if math.isnan(outcome.all_low) else outcome.all_low,
-        "budgets": list(task.budgets),
-        "deciding_nodes": outcome.nodes,
-        "flags": list(outcome.flags),
-        "edits": list(outcome.edits),
-        "kept": list(outcome.kept),
-        "chosen": outcome.chosen,
-        "front": list(outcome.front),
-        "trail": list(outcome.trail),
-        "certificate": outcome.certificate,
-        "search_samples": list(outcome.search_samples),
-        "held_out": list(outcome.held_out),
-        "evaluations": outcome.evaluations,
-        "sensing": outcome.sensing,
-        "casts": outcome.casts_written,
-        "blocks": list(outcome.blocks),
-        "skipped": list(outcome.skipped),
-        "seconds": outcome.seconds,
-    }
-    plain: dict[str, Any] = _plain(held)
-    return plain
-
-
-def _plain(value: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value
+    return plain_items(
+        {
+            "schema": SCHEMA,
+            "tool": {"name": "parityscope", "version": version},
+            "command": command,
+            "verdict": outcome.verdict,
+            "statement": outcome.statement,
+            "model": {"name": model.path.stem, "path": str(model.path), "sha256": model.sha256, "nodes": model.nodes},
+            "inputs": {"origin": inputs.origin, "samples": len(inputs), "generated": inputs.generated},
+            "output": "" if output is None else str(output),
+            "low": outcome.low,
+            "typed": outcome.typed,
+            "margin": outcome.margin,
+            "all_low": None if math.isnan(outcome.all_low) else outcome.all_low,
+            "budgets": list(task.budgets),
+            "deciding_nodes": outcome.nodes,
+            "flags": list(outcome.flags),
+            "edits": list(outcome.edits),
+            "kept": list(outcome.kept),
+            "chosen": outcome.chosen,
+            "front": list(outcome.front),
+            "trail": list(outcome.trail),
+            "certificate": outcome.certificate,
+            "search_samples": list(outcome.search_samples),
+            "held_out": list(outcome.held_out),
+            "evaluations": outcome.evaluations,
+            "sensing": outcome.sensing,
+            "casts": outcome.casts_written,
+            "blocks": list(outcome.blocks),
+            "skipped": list(outcome.skipped),
+            "seconds": outcome.seconds,
+        }
+    )

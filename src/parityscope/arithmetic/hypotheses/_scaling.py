@@ -1,0 +1,89 @@
+"""Operands rounded to narrow formats after scaling, per tensor or per output channel of the weights.
+
+Source: absmax scaling, as in "FP8 Formats for Deep Learning", arXiv 2209.05433, section 3.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.arithmetic.formats import FORMATS
+from parityscope.arithmetic.hypotheses import Variant
+from parityscope.arithmetic.hypotheses._rounding import FLOATS, has_product, output_rounding, rounded
+from parityscope.arithmetic.hypotheses._storage import inputs_and_output_stored
+from parityscope.arithmetic.rounding import round_to
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import onnx_ir as ir
+
+    from parityscope.arithmetic.hypotheses import Context, Operand, Transform, Variants
+
+__all__ = ["magnitude", "operands_scaled"]
+
+
+def operands_scaled(name: str) -> Variants:
+    """What is multiplied rounded to the format called `name`: as it is, scaled, or with a scale for every channel.
+
+    The output is kept in FP32, FP16 or BF16. Without a product everything is stored in the format.
+    """
+    title = FORMATS[name].title
+    scalings = {
+        "unscaled": rounded(name, overflow="saturate"),
+        "scaled per tensor": _scaled(name, by_channel=False),
+        "weights scaled per channel": _scaled(name, by_channel=True),
+    }
+
+    def variants(node: ir.Node, context: Context) -> Iterator[Variant]:
+        if not has_product(node, context.model.graph):
+            yield from inputs_and_output_stored(name)(node, context)
+            return
+        for words, transform in scalings.items():
+            for output in (None, output_rounding("f16"), output_rounding("bf16")):
+                stored = f", output stored in {output.name}" if output else ""
+                yield Variant(words=f"{title} operands, {words}{stored}", operands=transform, output=output)
+
+    return variants
+
+
+def magnitude(array: np.ndarray, operand: Operand, *, by_channel: bool) -> np.ndarray:
+    """The largest finite magnitude, per tensor or per output channel of a parameter; 1 where all are zero."""
+    sizes = np.where(np.isfinite(array), np.abs(array), 0).astype(array.dtype)
+    axis = _weight_axis(operand) if by_channel and operand.constant and operand.index == 1 else None
+    if axis is None or array.ndim < 2:
+        largest = np.asarray(sizes.max(initial=0.0), array.dtype)
+    else:
+        others = tuple(each for each in range(array.ndim) if each != axis % array.ndim)
+        largest = sizes.max(axis=others, keepdims=True, initial=0.0)
+    return np.asarray(np.where(largest > 0, largest, 1), array.dtype)
+
+
+def _scaled(name: str, *, by_channel: bool) -> Transform:
+    """Rounds to a narrow format after scaling the largest magnitude to the format's largest number.
+
+    Per tensor; with `by_channel` parameters have a scale for every output channel.
+    """
+    number_format = FORMATS[name]
+
+    def transform(array: np.ndarray, operand: Operand) -> np.ndarray:
+        if array.dtype.name not in FLOATS or array.size == 0:
+            return array
+        scale = magnitude(array, operand, by_channel=by_channel) / number_format.largest
+        small = round_to((array / scale).astype(array.dtype), number_format, overflow="saturate")
+        return np.asarray(small * scale, array.dtype)
+
+    return transform
+
+
+def _weight_axis(operand: Operand) -> int | None:
+    """The axis of a constant operand that output channels lie on; None where there is none."""
+    rank_two = {"Gemm", "FusedGemm"}
+    if operand.node.op_type in rank_two:
+        transposed = operand.node.attributes.get("transB")
+        return 0 if transposed is not None and transposed.as_int() else 1
+    return {"Conv": 0, "FusedConv": 0, "NhwcFusedConv": 0, "ConvTranspose": 1, "MatMul": -1, "FusedMatMul": -1}.get(
+        operand.node.op_type
+    )

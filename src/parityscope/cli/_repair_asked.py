@@ -1,0 +1,98 @@
+"""What `parityscope repair` is asked, of its options: the format and whether to write types, budgets, the user's metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from parityscope.cli import _options as o
+from parityscope.errors import ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from parityscope.case.formats.loader import UserFunction
+    from parityscope.records import Budget
+
+__all__ = ["aim_of", "budgets_asked", "check_numbers", "functions_of"]
+
+# Runtimes that convert an FP32 model by themselves: they get the range repairs in FP32 and no Casts.
+_CONVERT = frozenset({"openvino"})
+_DEFAULT_LIMIT = 1e-2  # chosen: a hundredth of the output's energy norm, what the documentation calls repaired
+
+
+def check_numbers(*, search_samples: int, held_out: int, margin: float, pick: int) -> None:
+    """Checks the numbers that have a meaning in a range only; 0 is "chosen by the search" for all of them.
+
+    Raises:
+        ParityError: one is negative, or a margin would loosen the budget.
+    """
+    for number, name in (
+        (search_samples, "search-samples"),
+        (held_out, "held-out"),
+        (margin, "margin"),
+        (pick, "pick"),
+    ):
+        if number < 0 or (name == "margin" and 0 < number < 1):
+            raise ParityError(f"--{name} {number:g} makes no sense", fix=f"leave --{name} out, or use a larger number")
+
+
+def aim_of(candidate: str, low: str, types: str) -> tuple[str, bool]:
+    """The low format, and whether types and Casts are written into the model, by the target where no option says it.
+
+    Raises:
+        ParityError: an option is not known, or two contradict each other.
+    """
+    from parityscope.backends.targets import parse_target
+
+    if types not in {"", "strong", "f32"}:
+        raise ParityError(f"--types {types!r} is not known", fix="use --types strong or --types f32")
+    target = parse_target(candidate) if candidate else None
+    if target is not None and low and target.precision and low != target.precision:
+        raise ParityError(f"--low {low} contradicts --candidate {candidate}", fix="leave one of them out")
+    chosen = low or (target.precision if target is not None else "") or "f16"
+    return chosen, types == "strong" if types else target is None or target.backend not in _CONVERT
+
+
+def functions_of(items: list[str] | None) -> dict[str, UserFunction]:
+    """The user's metrics by the name of their function."""
+    from parityscope.case.formats.loader import find_function
+
+    return {item.rpartition(":")[2]: find_function(item) for item in items or []}
+
+
+def budgets_asked(
+    items: list[str] | None, functions: Mapping[str, UserFunction], policy: Path | None
+) -> tuple[Budget, ...]:
+    """Budgets of the options, of the policy file, or the default; `NAME=VALUE` may name a function of the user's.
+
+    Raises:
+        ParityError: an item or the policy cannot be read, or a metric of the user's has no budget.
+    """
+    from parityscope.records import Budget
+
+    own, rest = [], []
+    for item in items or []:
+        head, _, value = item.rpartition("=")
+        if head in functions:
+            own.append(Budget(output="", metric=head, limit=_limit(item, value), reason="given with --budget"))
+        else:
+            rest.append(item)
+    missing = sorted(set(functions) - {one.metric for one in own})
+    if missing:
+        raise ParityError(f"the metric {missing[0]!r} has no budget", fix=f"add --budget {missing[0]}=VALUE")
+    found = (*o.budgets_of(rest), *own)
+    if policy is not None and not found:
+        from parityscope.case.policy_file import read_policy
+        from parityscope.study import known_metrics
+
+        found = read_policy(policy, known_metrics()).policy.budgets
+    default = Budget(output="", metric="rel_l2", limit=_DEFAULT_LIMIT, reason="the default of this command")
+    return found or (default,)
+
+
+def _limit(item: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError as error:
+        raise ParityError(f"--budget {item!r} is not NAME=VALUE", fix="write --budget accuracy=0.99") from error

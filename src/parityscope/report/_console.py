@@ -1,0 +1,100 @@
+"""What every report for a terminal is made of: headings, wrapped paragraphs and tables, written by rich into a string.
+
+The caller passes the width and whether colour is wanted; nothing of the environment decides what is written. Without
+colour the text holds no escape codes, and no line ends in spaces.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from rich.console import Console
+
+__all__ = ["INDENT", "VERDICT_STYLES", "command_line", "heading", "more", "not_examined", "say", "table", "written"]
+
+VERDICT_STYLES = {"within": "bold green", "beyond": "bold red", "incomplete": "bold yellow"}
+INDENT = "  "
+# Narrower than this, names are cut rather than tables squeezed further (chosen: the narrowest usual terminal split).
+_NARROWEST = 40
+
+
+def written(
+    draw: Callable[[Console, Mapping[str, Any]], None], model: Mapping[str, Any], *, width: int, color: bool
+) -> str:
+    """What `draw` writes of a view model to a console of `width` columns, with ANSI colours if `color`."""
+    from rich.console import Console
+
+    console = Console(
+        file=io.StringIO(),
+        width=max(width, _NARROWEST),
+        force_terminal=color,
+        color_system="standard" if color else None,
+        no_color=not color,
+        legacy_windows=False,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        _environ={},  # nothing of the caller's environment decides what a report says
+    )
+    with console.capture() as captured:
+        draw(console, model)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
+
+
+def heading(console: Console, title: str) -> None:
+    """The title of a part, apart from what stands above it."""
+    console.print()
+    say(console, title, "bold underline")
+
+
+def say(console: Console, text: str, style: str = "", *, indent: int = 0) -> None:
+    """`text` as a paragraph, wrapped at the width and indented as a whole."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    console.print(Padding(Text(text, style=style, overflow="fold"), (0, 0, 0, len(INDENT) * indent)))
+
+
+def command_line(console: Console, line: str, *, indent: int = 2) -> None:
+    """A line of a command or of code, never wrapped: it is there to be copied."""
+    console.print(f"{INDENT * indent}{line}", style="cyan", soft_wrap=True)
+
+
+def table(
+    console: Console,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    right: Sequence[int] = (),
+    apart: bool = False,
+) -> None:
+    """Rows of words under dim titles, the columns `right` set to the right; `apart` leaves a line free above."""
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for place, column in enumerate(columns):
+        drawn.add_column(column, justify="right" if place in right else "left", overflow="fold")
+    for row in rows:
+        drawn.add_row(*(Text(cell) for cell in row))
+    if apart:
+        console.print()
+    console.print(drawn)
+
+
+def more(console: Console, count: int, where: str = "") -> None:
+    """Says how many rows a table leaves out, if it does."""
+    if count > 0:
+        say(console, f"and {count:,} more{where}", "dim")
+
+
+def not_examined(console: Console, skipped: Sequence[Mapping[str, Any]]) -> None:
+    """What was skipped, with its reason."""
+    if skipped:
+        heading(console, "What was not examined")
+    for item in skipped:
+        say(console, f"- {item['what']}: {item['reason']}")

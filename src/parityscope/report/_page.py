@@ -1,0 +1,53 @@
+"""What every report as a page shares: one self-contained HTML file with autoescaping, its style and its data inside.
+
+A template gets plain values, which are escaped, and what is `trusted`: drawings and files of our own, and JSON in which
+`<`, `>` and `&` are escaped, so that no name can end the script element that it lies in.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from markupsafe import Markup
+
+__all__ = ["TEMPLATES", "embedded", "laid_out", "text_of", "trusted"]
+
+TEMPLATES = Path(__file__).with_name("templates")
+
+
+def laid_out(template: Path, values: Mapping[str, Any]) -> str:
+    """The page that `template` makes of `values`; a value that it asks for and that is not there is an error."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(template.parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template(template.name).render(values)
+
+
+def trusted(text: str) -> Markup:
+    """Text of our own making that a page takes as it is: a drawing, or what `embedded` and `text_of` read."""
+    from markupsafe import Markup
+
+    return Markup(text)  # noqa: S704 callers pass their own drawings, files and escaped JSON only
+
+
+def text_of(*files: Path) -> Markup:
+    """The text of our own style sheets or scripts, one after another."""
+    return trusted("".join(path.read_text(encoding="utf-8") for path in files))
+
+
+def embedded(value: object) -> Markup:
+    """`value` as JSON that is safe inside a script element."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return trusted(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))

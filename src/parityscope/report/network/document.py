@@ -1,0 +1,67 @@
+"""The network view as strict JSON: `schema` first, every node with its fate, findings in the shape that a study's have.
+
+`verdict` is "beyond" when nothing was built, else "within".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from parityscope.report._plain import plain, plain_items
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from parityscope.backends._tensorrt.network import NetworkView
+    from parityscope.records import Finding
+
+__all__ = ["SCHEMA", "document"]
+
+SCHEMA = "parityscope/1"
+_ROLES = ("cause", "contributing", "information")
+
+
+def document(
+    view: NetworkView, findings: Sequence[Finding], *, model: Path, version: str, command: str = ""
+) -> dict[str, Any]:
+    """Everything that the view says, as plain data."""
+    return plain_items(
+        {
+            "schema": SCHEMA,
+            "kind": "network",
+            "tool": {"name": "parityscope", "version": version},
+            "command": command,
+            "verdict": "beyond" if view.problem else "within",
+            "model": {"name": model.stem, "path": str(model)},
+            "built_by": view.version,
+            "problem": view.problem,
+            "seconds": view.seconds,
+            "plan_nbytes": view.plan_nbytes,
+            "inputs": {
+                "file": view.file_inputs,
+                "network": [plain(tensor) for tensor in view.inputs],
+                "engine": view.engine_inputs,
+            },
+            "outputs": [plain(tensor) for tensor in view.outputs],
+            "network_layers": {"total": sum(view.layers.values()), "helpers": view.helpers, "by_kind": view.layers},
+            "types_after_parsing": view.types,
+            "engine_layers": [
+                {
+                    "name": layer.name,
+                    "kind": layer.kind,
+                    "nodes": layer.nodes,
+                    "types": layer.types,
+                    "kernel": layer.tactic,
+                }
+                for layer in view.engine_layers
+            ],
+            "wordless": [plain(layer) for layer in view.wordless],
+            "fates": Counter(node.fate for node in view.nodes),
+            "nodes": [plain(node) for node in view.nodes],
+            "counts": {role: sum(one.role == role for one in findings) for role in _ROLES},
+            "findings": [plain(one) for one in findings],
+            "skipped": [plain(skip) for skip in view.skipped],
+        }
+    )

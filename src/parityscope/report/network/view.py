@@ -1,0 +1,84 @@
+"""The view model of the network view: every number worded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from parityscope.report._findings import findings, repairs
+from parityscope.report.words import clean, count, nbytes, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["view"]
+
+_MOST_ROWS = 40  # rows of a table (chosen); the JSON holds them all
+_MEANS = {
+    "kernel": "a layer of the engine names it",
+    "absorbed": "became part of the kernels around it, or moves data",
+    "folded": "computed while building, from constants or shapes",
+    "removed": "hands its input on, or nothing reads it",
+    "refused": "not built",
+}
+
+
+def view(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What a page or a terminal shows of a network document."""
+    fates, layers = document["fates"], document["network_layers"]
+    inputs = document["inputs"]
+    same = inputs["file"] == inputs["engine"]
+    problem = clean(document["problem"])
+    return {
+        "model": clean(document["model"]["name"]),
+        "verdict": document["verdict"],
+        "symbol": "\N{MULTIPLICATION X}" if problem else "\N{CHECK MARK}",
+        "label": f"{clean(document['built_by'])}: " + ("not built" if problem else "built, not run"),
+        "headline": problem
+        or f"{count(sum(fates.values()))} nodes became {count(len(document['engine_layers']))} layers of the engine",
+        "facts": [
+            ("took", seconds(document["seconds"])),
+            ("engine", nbytes(document["plan_nbytes"]) if document["plan_nbytes"] else "-"),
+            ("inputs of the engine, in this order", ", ".join(clean(name) for name in inputs["engine"]) or "-"),
+            ("inputs of the file", "the same order" if same else ", ".join(clean(name) for name in inputs["file"])),
+            ("types of the inputs", _tensors(inputs["network"])),
+            ("types of the outputs", _tensors(document["outputs"])),
+            (
+                "layers of the network",
+                f"{count(layers['total'])}, of them {count(layers['helpers'])} added by the parser",
+            ),
+            (
+                "types that they write",
+                ", ".join(f"{clean(k)} {count(n)}" for k, n in document["types_after_parsing"].items()),
+            ),
+        ],
+        "fates": [[clean(fate), count(number), _MEANS[fate]] for fate, number in sorted(fates.items())],
+        "layers": [
+            [clean(one["name"]), clean("/".join(one["types"])), clean(", ".join(one["nodes"]))]
+            for one in document["engine_layers"][:_MOST_ROWS]
+        ],
+        "layers_more": max(0, len(document["engine_layers"]) - _MOST_ROWS),
+        "nodes": [
+            [
+                clean(one["node"]),
+                clean(one["op_type"]),
+                clean(one["fate"]),
+                clean(one["reason"]),
+                clean(", ".join(one["layers"])),
+            ]
+            for one in document["nodes"]
+        ],
+        "findings": [_finding(one) for one in document["findings"]],
+        "skipped": [{key: clean(item[key]) for key in ("what", "reason", "fix")} for item in document["skipped"]],
+        "command": clean(document["command"]),
+        "tool": clean(f"{document['tool']['name']} {document['tool']['version']}"),
+        "schema": clean(document["schema"]),
+    }
+
+
+def _tensors(tensors: list[Mapping[str, Any]]) -> str:
+    return ", ".join(f"{clean(one['name'])} {clean(one['dtype'])}{list(one['shape'])}" for one in tensors)
+
+
+def _finding(finding: Mapping[str, Any]) -> dict[str, Any]:
+    alone = {"findings": [finding]}
+    return {**findings(alone)[0], "repairs": repairs(alone)}
