@@ -169,13 +169,13 @@ def test_the_replay_is_what_each_region_gives_when_it_is_run_alone(recogniser: B
     severed = sever(both.model.graph(), {name: (dtype, len(shape)) for name, (dtype, shape) in kinds.items()})
     chosen = random.Random(2024).sample(observed, 50)
     run = open_session(severed.model, outputs=chosen, folder=both.model.path.parent)
-    replayed = replayed_values(run, both.sides, observed, 0)
+    replayed = replayed_values(run, both.sides, observed, 0, reader=observed[0])
     file = onnx.load(both.model.path)
     image = both.inputs.sample(0).arrays
     for name in chosen:
         region, reads = cut_out(file, name, set(observed) - {name})
         assert {read for read in reads if read not in image} == set(severed.reads[name])
-        c_in = {read: image[read] if read in image else both.sides.its(0, read) for read in reads}
+        c_in = {read: image[read] if read in image else both.sides.its(0, read, reader=name) for read in reads}
         assert distance(run_alone(region, c_in), replayed[name]) <= FLOOR, name
 
 

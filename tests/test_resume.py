@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import time
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,13 +54,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def words(study: Path, *more: str, candidate: str = CANDIDATE) -> list[str]:
-    case = ["localize", "m.onnx", "--candidate", candidate, "--inputs", "x.npz", "--memory", "1MiB"]
-    return [sys.executable, "-m", "parityscope", *case, "--keep-tensors", "--study", str(study), *more]
+LOCALIZE = ("localize", "--keep-tensors")
+COMPARE = ("compare", "--all-tensors")
 
 
-def run(folder: Path, study: Path, **options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words(study, **options), cwd=folder, capture_output=True, text=True, check=False)
+def words(study: Path, *, candidate: str = CANDIDATE, verb: tuple[str, str] = LOCALIZE) -> list[str]:
+    case = ["m.onnx", "--candidate", candidate, "--inputs", "x.npz", "--memory", "1MiB", "--study", str(study)]
+    return [sys.executable, "-m", "parityscope", verb[0], *case, verb[1]]
+
+
+def run(
+    folder: Path, study: Path, *, candidate: str = CANDIDATE, verb: tuple[str, str] = LOCALIZE
+) -> subprocess.CompletedProcess[str]:
+    told = words(study, candidate=candidate, verb=verb)
+    return subprocess.run(told, cwd=folder, capture_output=True, text=True, check=False)
 
 
 def scratch_of(study: Path) -> Path:
@@ -67,13 +75,20 @@ def scratch_of(study: Path) -> Path:
 
 
 def notes(study: Path) -> list[Path]:
-    return sorted((scratch_of(study) / "tensors" / "layers").glob("*-[0-9][0-9][0-9].json"))
+    return sorted((scratch_of(study) / "tensors").glob("*/*-[0-9][0-9][0-9].json"))
 
 
-def interrupted(folder: Path, study: Path, with_signal: signal.Signals) -> tuple[int, str]:
+def interrupted(
+    folder: Path, study: Path, with_signal: signal.Signals, verb: tuple[str, str] = LOCALIZE
+) -> tuple[int, str]:
     """Starts the command, sends the signal to all its processes once two chunks are recorded; (status, stderr)."""
     process = subprocess.Popen(
-        words(study), cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+        words(study, verb=verb),
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     try:
         end = time.monotonic() + 60
@@ -141,6 +156,49 @@ def test_the_same_command_goes_on_and_no_other(
         assert moved.stat().st_mtime_ns == modified, "a chunk that was whole was recorded again"
     assert not scratch_of(study).exists()
     assert [path.name for path in study.rglob("*.json")] == ["study.json"]
+
+
+@pytest.mark.parametrize("with_signal", [signal.SIGKILL, signal.SIGINT])
+def test_a_comparison_of_all_tensors_goes_on(with_signal: signal.Signals, folder: Path, tmp_path: Path) -> None:
+    undisturbed = tmp_path / "undisturbed"
+    assert run(folder, undisturbed, verb=COMPARE).returncode == 0
+    study = tmp_path / "study"
+    status, told = interrupted(folder, study, with_signal, COMPARE)
+    assert not study.exists()
+    if with_signal == signal.SIGINT:
+        assert status == 130
+        assert f"--study {study}" in told
+    before = notes(study)
+    assert 2 <= len(before) < LAYERS
+    refused = run(folder, study, candidate="sim:bf16", verb=COMPARE)
+    assert refused.returncode == 2
+    assert "changed: candidate" in refused.stderr
+    assert notes(study) == before
+    # A number in the first note that nobody could have measured: the study tells whether it was used. A damaged one is not.
+    first, second = before[:2]
+    planted = reworded(first, '"ulp": ', '"ulp": 9')
+    second.write_text(second.read_text().replace('\\"ulp\\": ', '\\"ulp\\": 9'))
+    done = run(folder, study, verb=COMPARE)
+    assert done.returncode == 0, done.stderr
+    assert not scratch_of(study).exists()
+    assert [path.name for path in study.rglob("*.json")] == ["study.json"]
+    found, wanted = told_by(study), told_by(undisturbed)
+    tensors = {row["name"]: row for row in found.pop("tensors")}
+    expected = {row["name"]: row for row in wanted.pop("tensors")}
+    assert {name for name, row in tensors.items() if row != expected[name]} == planted
+    assert tensors.keys() == expected.keys()
+    assert {name: found[name] for name in ("outputs", "verdict", "skipped")} == {
+        name: wanted[name] for name in ("outputs", "verdict", "skipped")
+    }
+
+
+def reworded(note: Path, old: str, new: str) -> set[str]:
+    """Changes what a note says and signs it again; the names of its tensors."""
+    told = json.loads(note.read_text())
+    told["found"] = told["found"].replace(old, new)
+    told["check"] = zlib.crc32(told["found"].encode())
+    note.write_text(json.dumps(told))
+    return set(told["names"])
 
 
 def facts(scratch: Path, **changed: str) -> None:

@@ -30,6 +30,7 @@ __all__ = [
     "Policy",
     "Site",
     "Skip",
+    "Spread",
     "Stretch",
     "Suspect",
     "Target",
@@ -128,12 +129,14 @@ class Policy:
     """What counts as within: the declared arithmetic (graded by prediction), or explicit budgets.
 
     `declared` is the format that the candidate says it computes in ("f32", "tf32", "f16", "bf16"); with `budgets`,
-    the outputs they name are judged by them instead of by grade.
+    the outputs they name are judged by them instead of by grade. `matched` are outputs whose rows have no order of
+    their own (of TopK, say): they are paired, all together, before they are compared (`comparison.rows`).
     """
 
     declared: str = "f32"
     declared_reason: str = "nothing was declared: FP32 without TF32"
     budgets: tuple[Budget, ...] = ()
+    matched: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +197,8 @@ class Comparison:
 class ExecutedLayer:
     """One layer that an engine really runs: the ONNX nodes fused into it, its precision, kernel and time.
 
-    `precision` is the format in which it computes, `stored` the one in which it writes its result ("" if not told).
+    `precision` is the format in which it computes, `stored` the one in which it writes its result, `provider` the part of
+    the runtime that runs it ("" if not told).
     """
 
     name: str
@@ -203,6 +207,7 @@ class ExecutedLayer:
     precision: str
     stored: str = ""
     kernel: str = ""
+    provider: str = ""
     seconds: float | None = None
 
 
@@ -258,11 +263,21 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """How far apart the candidate's values of one tensor are between `runs` runs on the same input (relative L2)."""
+
+    tensor: str
+    value: float
+    runs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Localization:
     """Introduced and inherited error of every observed tensor, worst first.
 
     `unexplained` is the part of the output error that stays when every injected suspect's error is put into the
     reference together; None when nothing was injected. `stretches` share the output error exactly, in graph order.
+    `spreads` are the tensors that differ between the runs of the candidate in which they were recorded, worst first.
     """
 
     suspects: tuple[Suspect, ...]
@@ -272,6 +287,7 @@ class Localization:
     samples: tuple[int, ...] = ()
     unexplained: float | None = None
     stretches: tuple[Stretch, ...] = ()
+    spreads: tuple[Spread, ...] = ()
     disturbance: float = 0.0
     skipped: tuple[Skip, ...] = ()
 

@@ -174,6 +174,10 @@ class Trace:
     capturing did ("none", "outputs marked", ...) and `disturbance` what that changed at the outputs: the worst
     relative L2 distance, over outputs, samples and chunks, from the outputs of the undisturbed run. `absent` lists
     every tensor that was asked for and could not be had. `seconds` is the time inside the runtime alone, summed.
+
+    A long recording is made in parts, each in a session of its own, and an engine may give other numbers in each. `parts`
+    tells the part that each tensor is from (empty: all are from one), and `copies` holds what a part gave again, by (part,
+    sample, name): what its tensors were computed from.
     """
 
     target: Target
@@ -187,6 +191,10 @@ class Trace:
     seconds: float = 0.0
     executed: ExecutedGraph | None = None
     tensors: Mapping[tuple[int, str], np.ndarray | StoredTensor] = field(default_factory=lambda: MappingProxyType({}))
+    parts: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    copies: Mapping[tuple[int, int, str], np.ndarray | StoredTensor] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
 
     def has(self, sample: int, name: str) -> bool:
         """Whether tensor `name` of sample `sample` was captured."""
@@ -196,6 +204,21 @@ class Trace:
         """Tensor `name` of sample `sample`: an array in memory or a read-only memory map. KeyError if absent."""
         held = self.tensors[sample, name]
         return held.load() if isinstance(held, StoredTensor) else held
+
+    def beside(self, sample: int, name: str, reader: str) -> np.ndarray:
+        """Tensor `name` of the part that `reader` is from; where that part did not give it, as `get`."""
+        part = self.parts.get(reader, 0)
+        return self.again(part, sample, name) if (part, sample, name) in self.copies else self.get(sample, name)
+
+    def again(self, part: int, sample: int, name: str) -> np.ndarray:
+        """The copy of tensor `name` that `part` gave. KeyError if there is none."""
+        held = self.copies[part, sample, name]
+        return held.load() if isinstance(held, StoredTensor) else held
+
+    def apart(self, sample: int, name: str, reader: str) -> bool:
+        """Whether no part gave both `name` and `reader`, as far as is known."""
+        part = self.parts.get(reader, 0)
+        return self.parts.get(name, 0) != part and (part, sample, name) not in self.copies
 
     def info(self, sample: int, name: str) -> tuple[str, tuple[int, ...]]:
         """(dtype name, shape) of a captured tensor, without reading it."""

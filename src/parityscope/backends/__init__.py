@@ -54,11 +54,16 @@ class Capture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """A model made ready to run. `run` takes a sample and gives arrays by name (outputs, then captured tensors)."""
+    """A model made ready to run. `run` takes a sample and gives arrays by name (outputs, then captured tensors).
+
+    `executed` is what the engine really runs, where it tells for nothing; where that costs something, `inspect` finds out
+    (it raises ParityError) while the session is open.
+    """
 
     run: Callable[[Sample], Mapping[str, np.ndarray]]
     disturbs: str = "none"
     executed: ExecutedGraph | None = None
+    inspect: Callable[[], ExecutedGraph] | None = None
     absent: tuple[Skip, ...] = ()
     environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 

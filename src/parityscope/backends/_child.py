@@ -62,10 +62,15 @@ def open_in_child(model: Model, target: Target, capture: Capture, timeout: float
                 outputs = read_safetensors(Path(scratch, "outputs.safetensors"))
                 return {name: np.array(tensor.load()) for name, tensor in outputs.items()}
 
+            def inspect() -> ExecutedGraph:
+                answer = child.ask({"do": "inspect"}, max(timeout, _START_LIMIT_S), "describing what it runs")
+                return _graph(answer["executed"])
+
             yield Session(
                 run=run,
                 disturbs=opened["disturbs"],
-                executed=_executed(opened["executed"]),
+                executed=_graph(opened["executed"]) if opened["executed"] else None,
+                inspect=inspect if opened["inspects"] else None,
                 absent=tuple(Skip(**skip) for skip in opened["absent"]),
                 environment=opened["environment"],
             )
@@ -157,8 +162,6 @@ class _Child:
         return ParityError(f"{self._title} {how} on {doing}", where=last_words(self._log), fix=fix)
 
 
-def _executed(plain: Mapping[str, Any] | None) -> ExecutedGraph | None:
-    if plain is None:
-        return None
+def _graph(plain: Mapping[str, Any]) -> ExecutedGraph:
     layers = tuple(ExecutedLayer(**{**layer, "nodes": tuple(layer["nodes"])}) for layer in plain["layers"])
     return ExecutedGraph(layers=layers, requested=plain["requested"], executed=plain["executed"])

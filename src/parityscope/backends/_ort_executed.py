@@ -1,18 +1,25 @@
-"""ONNX Runtime's executed graph, from the optimized model that it saves.
+"""ONNX Runtime's executed graph: from the optimized model that it saves, and from its own record of who runs which node.
 
 ONNX Runtime writes the graph that it runs when it is asked to (`SessionOptions.optimized_model_filepath`). A node that
 stands for several of the original keeps the name of the last value among them, so that the nodes between its inputs and
-its output in the original are what was fused. Nodes that give back no value of the original (a Reorder, a Transpose that
-moved) name no nodes.
+its output in the original are what was fused. Nodes in a blocked layout (domain com.microsoft.nchwc) give values with new
+names and are called after the old one, `<value>_nchwc` (nchwc_transformer.cc); a ReorderOutput behind them gives the old
+value back, with the activation that was fused meanwhile. Nodes that give back no value of the original (a Reorder, a Transpose
+that moved) name no nodes.
+
+Which execution provider a node was given to is recorded before nodes are fused (`session.record_ep_graph_assignment_info`,
+ONNX Runtime 1.24 and newer), by the node's name; nodes without a name are known where all of their type have one provider.
 """
 
 from __future__ import annotations
 
 import tempfile
+from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parityscope.arithmetic.element_types import infer_types
+from parityscope.backends._libraries import libraries
 from parityscope.backends._onnxruntime import OPTIMIZATION_LEVELS
 from parityscope.case.graph import region, sites
 from parityscope.case.model import read_graph
@@ -20,16 +27,28 @@ from parityscope.errors import ParityError
 from parityscope.records import ExecutedGraph, ExecutedLayer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import onnx_ir as ir
 
     from parityscope.case import Model
+    from parityscope.records import Site
+
+    Providers = Mapping[tuple[str, str], str]  # (node's name, operator) -> provider
 
 __all__ = ["executed_by_onnxruntime", "executed_from"]
 
 _PRECISIONS = {"FLOAT": "f32", "FLOAT16": "f16", "BFLOAT16": "bf16", "DOUBLE": "f64"}
-_SILENT = 3  # ONNX Runtime's logging severity "error"; it warns that a saved model fits this machine alone
+_HALVES = ("f16", "bf16")
+# Operators that move, convert or make data; they say nothing about the arithmetic.
+_PASSIVE = frozenset(
+    "Cast Concat ConstantOfShape Expand Flatten Gather Identity MemcpyFromHost MemcpyToHost Pad ReorderInput ReorderOutput "
+    "Reshape Shape Slice Split Squeeze Tile Transpose Unsqueeze".split()
+)
+_BLOCKED = "com.microsoft.nchwc"
+_BLOCKED_SUFFIX = "_nchwc"
+_BACK = "ReorderOutput"
+_SILENT = 4  # ONNX Runtime's logging severity "fatal"; it warns that a saved model fits this machine alone
 
 
 def executed_by_onnxruntime(
@@ -49,8 +68,9 @@ def executed_by_onnxruntime(
     options = ort.SessionOptions()
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, OPTIMIZATION_LEVELS[optimization])
     options.log_severity_level = _SILENT
-    if custom_ops:
-        options.register_custom_ops_library(custom_ops)
+    options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    for library in libraries(custom_ops):
+        options.register_custom_ops_library(library)
     with tempfile.TemporaryDirectory(prefix="parityscope-") as folder:
         path = Path(folder) / "optimized.onnx"
         options.optimized_model_filepath = str(path)
@@ -58,7 +78,7 @@ def executed_by_onnxruntime(
         options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "weights.bin")
         options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "1024")
         try:
-            ort.InferenceSession(str(model.path), options, providers=list(providers))
+            session = ort.InferenceSession(str(model.path), options, providers=list(providers))
             optimized = read_graph(path)
         except Exception as error:
             if isinstance(error, MemoryError | ParityError):
@@ -68,43 +88,54 @@ def executed_by_onnxruntime(
                 where=str(model.path),
                 fix="check that plain ONNX Runtime runs this model",
             ) from error
-        return executed_from(model.graph(), optimized)
+        return executed_from(model.graph(), optimized, _providers(session))
 
 
-def executed_from(original: ir.Model, optimized: ir.Model) -> ExecutedGraph:
-    """The executed graph of `original`, of which `optimized` is what ONNX Runtime saved (its types are inferred)."""
+def executed_from(original: ir.Model, optimized: ir.Model, providers: Providers | None = None) -> ExecutedGraph:
+    """The executed graph of `original`, of which `optimized` is what ONNX Runtime saved (its types are inferred).
+
+    `executed` is the lowest float format in which a node computes, "" where that is not the whole truth: a graph of 16-bit
+    floats without a kernel for them is computed in FP32 on rounded weights, and one of integers in neither.
+    """
+    infer_types(original)
     infer_types(optimized)
     places = sites(original)
-    computed = {str(value.name) for node in optimized.graph for value in node.outputs if value.name}
-    layers = []
-    weight: dict[str, int] = {}
+    ends = {id(node): _ends(node, places) for node in optimized.graph}
+    computed = {name for names in ends.values() for name in names}
+    ended: set[str] = set()
+    layers: dict[int, ExecutedLayer] = {}
     for node in optimized.graph:
         if node.op_type == "Constant":
             continue
-        known = [str(value.name) for value in node.outputs if value.name in places]
-        members = {
-            _named(each, places): None
-            for name in known
-            for each in region(
-                original, name, (computed - set(known)) | {str(v.name) for v in node.inputs if v is not None}
-            )
-        }
-        precision = _precision(node)
-        layers.append(
-            ExecutedLayer(
-                name=node.name or (known[0] if known else node.op_type),
-                layer_type=node.op_type,
-                nodes=tuple(members),
-                precision=precision,
-                kernel=f"{node.domain or 'ai.onnx'}.{node.op_type}",
-            )
+        known = [name for name in ends[id(node)] if name not in ended]
+        ended.update(known)
+        members = {each: None for name in known for each in region(original, name, computed.difference(known))}
+        above = [layers[id(one)] for value in node.inputs if value and (one := value.producer()) and id(one) in layers]
+        layers[id(node)] = ExecutedLayer(
+            name=node.name or (known[0] if known else node.op_type),
+            layer_type=node.op_type,
+            nodes=tuple(dict.fromkeys(_named(each, places) for each in members)),
+            # A node of the runtime's own is like what it reads: it has no schema, and nobody gave it to a provider.
+            precision=_precision(node) or next((layer.precision for layer in above), ""),
+            kernel=f"{node.domain or 'ai.onnx'}.{node.op_type}",
+            provider=_provider([*members, node], providers or {}) or next((layer.provider for layer in above), ""),
         )
-        weight[precision] = weight.get(precision, 0) + 1
-    executed = next((name for name in ("f16", "bf16", "f32") if weight.get(name)), "")
-    return ExecutedGraph(layers=tuple(layers), executed=executed)
+    return ExecutedGraph(layers=tuple(layers.values()), executed=_executed([*layers.values()], original))
 
 
-def _named(node: ir.Node, places: dict[str, Any]) -> str:
+def _ends(node: ir.Node, places: Mapping[str, Site]) -> list[str]:
+    """The values of the original that an executed node ends in."""
+    known = [str(value.name) for value in node.outputs if value.name in places]
+    if known:
+        return known
+    behind = [str(user.outputs[0].name) for value in node.outputs for user, _ in value.uses() if user.op_type == _BACK]
+    name = node.name or ""
+    stem = name.rpartition(_BLOCKED_SUFFIX)[0] if node.domain == _BLOCKED else ""
+    own = [tensor for tensor, site in places.items() if site.node == name and site.op_type == node.op_type]
+    return [one for one in (*behind, stem, *own) if one in places][:1]
+
+
+def _named(node: ir.Node, places: Mapping[str, Site]) -> str:
     value = next((value for value in node.outputs if value.name in places), None)
     return (node.name or "") if value is None else str(places[str(value.name)].node)
 
@@ -116,3 +147,38 @@ def _precision(node: ir.Node) -> str:
             return _PRECISIONS[name]
     dtype = node.outputs[0].dtype if node.outputs else None
     return "" if dtype is None else dtype.name.lower()
+
+
+def _executed(layers: Sequence[ExecutedLayer], original: ir.Model) -> str:
+    computing = {layer.precision for layer in layers if layer.layer_type not in _PASSIVE}
+    half = next((name for name in _HALVES if name in computing), "")
+    if half:
+        return half
+    stored = {value.dtype.name for node in original.graph for value in node.inputs if value is not None and value.dtype}
+    plain = not stored & {"FLOAT16", "BFLOAT16", "INT8", "UINT8", "INT4", "UINT4"}
+    return "f32" if "f32" in computing and plain else ""
+
+
+def _providers(session: Any) -> dict[tuple[str, str], str]:
+    """Who runs each node; an empty name, or an empty operator too, stands for all where all are run by the same."""
+    tell = getattr(session, "get_provider_graph_assignment_info", None)
+    found = {} if tell is None else dict(_assigned(tell()))
+    by_operator: dict[str, set[str]] = defaultdict(set)
+    for (_, operator), provider in found.items():
+        by_operator[operator].add(provider)
+    by_operator[""] = set(found.values())
+    return {**found, **{("", kind): next(iter(names)) for kind, names in by_operator.items() if len(names) == 1}}
+
+
+def _assigned(subgraphs: Sequence[Any]) -> Iterator[tuple[tuple[str, str], str]]:
+    for number, subgraph in enumerate(subgraphs):
+        for node in subgraph.get_nodes():
+            # Nodes without a name are told apart, so that none stands for all.
+            yield (node.name or f"unnamed {number}", node.op_type), subgraph.ep_name
+
+
+def _provider(nodes: Sequence[ir.Node], providers: Providers) -> str:
+    """Who runs these nodes: one of them is enough, because only nodes of one provider are fused."""
+    by_name = [(node.name, node.op_type) for node in nodes if node.name]
+    by_operator = [("", node.op_type) for node in nodes]
+    return next((providers[key] for key in (*by_name, *by_operator, ("", "")) if key in providers), "")

@@ -34,7 +34,7 @@ def main(scratch: Path, requests: IO[str], answers: IO[str]) -> None:
             try:
                 if session is None:
                     session = stack.enter_context(_open(job))
-                answer = _opened(session) if request["do"] == "open" else _run(session, scratch, request)
+                answer = _answer(session, scratch, request)
             except ParityError as error:
                 answer = {"problem": error.problem, "where": error.where, "fix": error.fix}
             except MemoryError:
@@ -53,9 +53,19 @@ def _open(job: dict[str, Any]) -> contextlib.AbstractContextManager[Session]:
     return backend(target.backend).open(load_model(job["model"]), target, Capture(tensors=tuple(job["tensors"])))
 
 
+def _answer(session: Session, scratch: Path, request: dict[str, Any]) -> dict[str, Any]:
+    match request["do"]:
+        case "open":
+            return _opened(session)
+        case "inspect" if session.inspect:
+            return {"executed": asdict(session.inspect())}
+    return _run(session, scratch, request)
+
+
 def _opened(session: Session) -> dict[str, Any]:
     return {
         "disturbs": session.disturbs,
+        "inspects": session.inspect is not None,
         "executed": asdict(session.executed) if session.executed else None,
         "absent": [asdict(skip) for skip in session.absent],
         "environment": dict(session.environment),

@@ -2,7 +2,12 @@
 
 **What runs.** The file itself, by path, as a user's program would load it. When intermediate tensors are asked for, the
 same graph with those tensors marked as outputs: ONNX Runtime then cannot fuse across them, and what that changes is
-measured and reported.
+measured and reported. With `observe=layers` only the last tensor of each node of the optimized graph is marked, which leaves
+the fused nodes as they are; what is between can then not be seen.
+
+**What really runs** is read from the optimized graph that ONNX Runtime saves: the nodes fused into each of its nodes, the
+precision, and the execution provider (a node that CUDA lacks a kernel for is run by the CPU, silently). It costs a second
+session, so only a candidate is asked.
 
 **As a reference.** ONNX Runtime's CPU provider computes float16 operators in float32 and removes the roundings between
 them at every optimization level (measured), so it is no oracle for FP16 models; use `sim` for that.
@@ -14,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import platform
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends import Backend, Capture, Probe, Session
@@ -21,6 +27,7 @@ from parityscope.backends._libraries import libraries
 from parityscope.backends._onnxruntime import OPTIMIZATION_LEVELS, open_bytes, open_path
 from parityscope.case.extending import with_outputs
 from parityscope.errors import ParityError
+from parityscope.records import Skip
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,7 +35,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from parityscope.case import Model, Sample
-    from parityscope.records import Target
+    from parityscope.records import ExecutedGraph, Target
 
 __all__ = ["BACKEND", "unregistered"]
 
@@ -52,11 +59,25 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     level = _one_of(target, "optimization", tuple(OPTIMIZATION_LEVELS), "all")
     threads = _count(target, "threads")
     providers, environment = _providers(target)
+    observe = _one_of(target, "observe", ("all", "layers"), "all")
     outputs = [value.name for value in model.outputs]
     custom_ops = target.option("custom_ops")
+    executed: ExecutedGraph | None = None
+    absent: tuple[Skip, ...] = ()
+
+    def inspect() -> ExecutedGraph:
+        from parityscope.backends._ort_executed import executed_by_onnxruntime
+
+        found = executed_by_onnxruntime(model, optimization=level, providers=providers, custom_ops=custom_ops)
+        # TF32 is no type of the graph: it is how CUDA multiplies what is FP32.
+        return replace(found, executed="tf32") if environment.get("tf32") == "on" and found.executed == "f32" else found
+
     if capture.tensors:
         marked = [name for name in capture.tensors if name not in outputs]
         _check_known(model, marked)
+        if observe == "layers":
+            executed = inspect()
+            marked, absent = _borders(model, executed, marked)
         run = open_bytes(
             with_outputs(model.path, marked),
             outputs=[*outputs, *marked],
@@ -79,7 +100,14 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     def run_sample(sample: Sample) -> Mapping[str, np.ndarray]:
         return run(sample.arrays)
 
-    yield Session(run=run_sample, disturbs="outputs marked" if capture.tensors else "none", environment=environment)
+    yield Session(
+        run=run_sample,
+        disturbs=f"outputs marked{' (layers)' if observe == 'layers' else ''}" if capture.tensors else "none",
+        executed=executed,
+        inspect=inspect,
+        absent=absent,
+        environment=environment,
+    )
 
 
 def unregistered(operators: Iterable[tuple[str, str]], opsets: Mapping[str, int], library: str) -> set[tuple[str, str]]:
@@ -116,6 +144,24 @@ def _check_known(model: Model, names: Sequence[str]) -> None:
             where=str(model.path),
             fix="take a name from `parityscope run MODEL --all-tensors`",
         )
+
+
+def _borders(model: Model, executed: ExecutedGraph, names: Sequence[str]) -> tuple[list[str], tuple[Skip, ...]]:
+    """Those of `names` in which a node of the optimized graph ends, and a Skip for each other."""
+    from parityscope.arithmetic.fusion.following import ends
+
+    last = ends(executed, model.graph())
+    layer_of = {node: layer.name for layer in executed.layers for node in layer.nodes}
+    fix = "observe=all marks it, and changes the fusion"
+    return [name for name in names if name in last], tuple(
+        Skip(
+            what=f"tensor {name}",
+            reason=f"fused into node {layer_of.get(model.sites[name].node) or 'unnamed'}",
+            fix=fix,
+        )
+        for name in names
+        if name not in last
+    )
 
 
 def _providers(target: Target) -> tuple[list[Any], dict[str, str]]:
@@ -186,6 +232,7 @@ BACKEND = Backend(
     title="ONNX Runtime",
     options={
         "optimization": "disabled, basic, extended or all (default)",
+        "observe": "all (default): every tensor, which changes fusion; layers: those in which a node of the optimized graph ends",
         "threads": "threads inside an operator; 0 leaves it to the runtime",
         "device": "cpu (default), cuda or cuda:N",
         "tf32": "on or off (default); CUDA only",

@@ -2,8 +2,9 @@
 
 Intermediate tensors are captured in chunks whose estimated size stays under half the memory budget (the other half is
 for the runtime's own buffers), each chunk in a session of its own, and spilled to one safetensors file per sample
-and chunk. The outputs of every captured run are compared with those of an undisturbed run: capturing changes fusion
-and so may change results, and a difference is a fact about the deployment.
+and chunk. What a chunk's tensors are computed from is recorded again with it, so that both are of one run (`_parts.py`).
+The outputs of every captured run are compared with those of an undisturbed run: capturing changes fusion and so may
+change results, and a difference is a fact about the deployment.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ import numpy as np
 
 from parityscope.backends import Capture, Session, backend
 from parityscope.backends._child import open_in_child
-from parityscope.backends._onnxruntime import open_bytes
+from parityscope.backends._parts import Kept, Plan, next_part, ordered, size_of
 from parityscope.backends.command import seconds
 from parityscope.backends.resuming import ledger_of
+from parityscope.backends.sizing import plan_chunks, tensor_shapes, tensor_sizes
 from parityscope.backends.targets import check_target, format_target
-from parityscope.case.extending import SHAPE_SUFFIX, inferred_shapes, with_shape_outputs
 from parityscope.case.model import load_model
 from parityscope.errors import ParityError
 from parityscope.records import Skip, Target
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from parityscope.case import Inputs, Model, Sample
+    from parityscope.case import Inputs, Model
     from parityscope.trace import StoredTensor
 
 __all__ = [
@@ -51,7 +52,6 @@ __all__ = [
 Progress = Callable[[str, int, int], None]  # (what is done, step, steps)
 
 _ISOLATED_TIMEOUT_S = 600.0  # chosen, as for `command`
-_WIDEST_FLOAT = 4  # bytes; intermediate tensors are float32 but for a few index tensors
 
 
 def silent(what: str, step: int, steps: int) -> None:
@@ -91,13 +91,18 @@ def open_target(model: Model, target: Target, capture: Capture) -> Iterator[Sess
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What to record: which samples, which tensors besides the outputs, where to spill, how much memory (bytes)."""
+    """What to record: which samples, which tensors besides the outputs, where to spill, how much memory (bytes).
+
+    `reads` tells what each tensor and output is computed from among them, where that is to be recorded with it; it is only
+    asked when not all fit into one chunk. `tensors` are then in topological order.
+    """
 
     samples: tuple[int, ...]
     tensors: tuple[str, ...] = ()
     folder: Path | None = None
     memory: int = 512 << 20
     label: str = "trace"
+    reads: Callable[[], Mapping[str, Sequence[str]]] = dict
 
 
 def record(model: Model, inputs: Inputs, target: Target, request: Request, progress: Progress = silent) -> Trace:
@@ -114,25 +119,29 @@ def record(model: Model, inputs: Inputs, target: Target, request: Request, progr
     if request.folder is None:
         raise ValueError("capturing intermediate tensors needs a folder to spill to")
     own = model_of(model, target)
-    chunks = plan_chunks(own, inputs.sample(request.samples[0]), request.tensors, request.memory // 2)
-    _check_room(chunks, len(request.samples), request.folder)
+    outputs = [value.name for value in own.outputs]
+    plan = _plan(own, inputs, request)
+    left = ordered(request.tensors, outputs, plan.reads)
+    _check_room(left, plan, len(request.samples), request.folder)
     ledger = ledger_of(request.folder, target, own)
-    tensors: dict[tuple[int, str], np.ndarray | StoredTensor] = dict(plain.tensors)
-    absent: dict[str, Skip] = {}
+    kept = Kept(tensors=dict(plain.tensors))
     disturbance = 0.0
     spent = plain.seconds
     last = plain
-    for number, chunk in enumerate(chunks):
-        kept = ledger.kept(request.label, number, request.samples, tuple(chunk)) if ledger else None
-        last = kept or _record_chunk(model, inputs, target, request, tuple(chunk), number, progress)
-        if ledger and kept is None:
-            ledger.keep(request.label, number, tuple(chunk), last)
+    number = 0
+    while left:
+        part = next_part(left, kept.absent.keys(), plan)
+        left = left[len(part.members) :]
+        marked = tuple(name for name in (*part.inputs, *part.members) if name not in outputs)
+        before = ledger.kept(request.label, number, request.samples, marked) if ledger else None
+        last = before or _record_chunk(model, inputs, target, request, marked, number, progress)
+        if ledger and before is None:
+            ledger.keep(request.label, number, marked, last)
         disturbance = max(disturbance, _distance(plain, last))
-        # Outputs of the last chunk stay: they belong to the same run as the tensors just before them.
-        tensors.update(last.tensors)
-        absent.update((skip.what, skip) for skip in last.absent)
+        kept.add(last, part, number)
         spent += last.seconds
-    held = {name for _, name in tensors}
+        number += 1
+    held = {name for _, name in kept.tensors}
     return Trace(
         target=target,
         environment=last.environment,
@@ -141,53 +150,24 @@ def record(model: Model, inputs: Inputs, target: Target, request: Request, progr
         outputs=plain.outputs,
         disturbs=last.disturbs,
         disturbance=disturbance,
-        absent=tuple(absent.values()),
+        absent=tuple(kept.absent.values()),
         seconds=spent,
         executed=plain.executed or last.executed,
-        tensors=tensors,
+        tensors=kept.tensors,
+        parts=kept.parts if number > 1 else {},
+        copies=kept.copies,
     )
 
 
-def tensor_shapes(model: Model, sample: Sample, names: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """The shapes of intermediate tensors on one sample: by shape inference, and by one run where that cannot tell.
-
-    The run has a Shape node behind each tensor that is open; no tensor is kept.
-    """
-    found = inferred_shapes(model.path, {name: array.shape for name, array in sample.arrays.items()})
-    left = [name for name in names if name not in found]
-    if left:
-        # Nothing is optimized: a session that runs once would spend longer on that than it saves.
-        run = open_bytes(
-            with_shape_outputs(model.path, left),
-            outputs=[name + SHAPE_SUFFIX for name in left],
-            optimization="disabled",
-            folder=model.path.parent,
-        )
-        for name, shape in run(sample.arrays).items():
-            found[name.removesuffix(SHAPE_SUFFIX)] = tuple(int(dim) for dim in shape)
-    return {name: found[name] for name in names}
-
-
-def plan_chunks(model: Model, sample: Sample, names: Sequence[str], limit: int) -> list[dict[str, int]]:
-    """Cuts `names` (kept in order) into chunks of at most `limit` bytes each: name -> estimated bytes.
-
-    A tensor that is larger than the limit is a chunk of its own. Without a reference that can run the model the
-    sizes are unknown and everything is one chunk.
-    """
+def _plan(own: Model, inputs: Inputs, request: Request) -> Plan:
+    """One part where all fits, or where no size is known; what tensors are computed from is then of no interest."""
+    limit = request.memory // 2
     try:
-        shapes = tensor_shapes(model, sample, names)
+        sizes = tensor_sizes(own, inputs.sample(request.samples[0]), request.tensors)
     except ParityError:
-        return [dict.fromkeys(names, 0)]
-    chunks: list[dict[str, int]] = [{}]
-    filled = 0
-    for name in names:
-        nbytes = int(np.prod(shapes[name], dtype=np.int64)) * _WIDEST_FLOAT
-        if chunks[-1] and filled + nbytes > limit:
-            chunks.append({})
-            filled = 0
-        chunks[-1][name] = nbytes
-        filled += nbytes
-    return chunks
+        sizes = {}
+    fits = sum(sizes.values()) <= limit
+    return Plan(reads={} if fits else request.reads(), sizes=sizes, limit=limit)
 
 
 def observable(model: Model) -> list[str]:
@@ -272,9 +252,10 @@ def _is_number(array: object) -> bool:
     return isinstance(array, np.ndarray) and array.dtype.kind not in "OUS"
 
 
-def _check_room(chunks: Sequence[Mapping[str, int]], samples: int, folder: Path) -> None:
+def _check_room(left: Sequence[str], plan: Plan, samples: int, folder: Path) -> None:
+    """Whether all parts fit on the disk, were every tensor given."""
     folder.mkdir(parents=True, exist_ok=True)
-    needed = samples * sum(sum(chunk.values()) for chunk in chunks)
+    needed = samples * size_of(left, plan)
     # What an interrupted run left here is used again or written over.
     free = shutil.disk_usage(folder).free + sum(path.stat().st_size for path in folder.glob("*.safetensors"))
     if needed > free:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from parityscope.case import Model
     from parityscope.records import Target
 
-__all__ = ["FACTS", "NOTES", "Ledger", "digest_of", "ledger_of"]
+__all__ = ["FACTS", "NOTES", "Ledger", "digest_of", "facts_above", "ledger_of"]
 
 FACTS = "resume.json"
 NOTES = "*-[0-9][0-9][0-9].json"  # beside the chunks
@@ -89,10 +89,17 @@ def ledger_of(folder: Path, target: Target, own: Model) -> Ledger | None:
     """The ledger of what `target` recorded of its model `own` in `folder`; None where nothing may be used again."""
     if target.backend == "command":
         return None
+    facts = facts_above(folder)
+    if facts is None:
+        return None
+    return Ledger(folder=folder, target=target, key=digest_of([facts, format_target(target), own.sha256]))
+
+
+def facts_above(folder: Path) -> Any:
+    """The facts of the run that `folder` belongs to; None where it cannot be resumed."""
     for above in [folder, *folder.parents[:_ABOVE]]:
         if (above / FACTS).is_file():
-            facts = json.loads((above / FACTS).read_text(encoding="utf-8"))
-            return Ledger(folder=folder, target=target, key=digest_of([facts, format_target(target), own.sha256]))
+            return json.loads((above / FACTS).read_text(encoding="utf-8"))
     return None
 
 

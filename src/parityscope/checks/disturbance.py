@@ -2,12 +2,17 @@
 
 What goes wrong: nothing by itself. An engine cannot fuse over a tensor that it must give back, so a run whose tensors
 are captured is another program than the deployment. Its outputs differ by rounding, or, when the fusion has a bug,
-by much more: then the error vanishes when one looks.
+by much more: then the error vanishes when one looks. A long recording is made in parts with other tensors marked in each,
+so that one part may be another program than the next; an engine that times its kernels before it chooses differs from
+session to session without that.
 
-How it shows: the outputs of the captured run differ from those of the undisturbed run.
+How it shows: the outputs of the captured run differ from those of the undisturbed run; a tensor that two parts recorded
+differs between them.
 
 How we test for it: both are always compared. The difference is reported when it exceeds FP32 rounding; when it is as
-large as the error itself the localization is of another error than the deployment's, and is marked so.
+large as the error itself the localization is of another error than the deployment's, and is marked so. What a part's
+tensors are computed from is recorded again with them, so that what they introduce is of one run; how far the two recorded
+values are apart is told where it is beyond the FP32 noise of the tensor.
 
 What it is confused with: non-determinism (RUN001), which two undisturbed runs show.
 
@@ -26,13 +31,14 @@ import numpy as np
 from parityscope.checks import Check, Example
 from parityscope.checks._common import number
 from parityscope.checks._facts import fact
+from parityscope.prediction import margin_of
 from parityscope.records import Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from parityscope.checks import Proposal, Scene
-    from parityscope.records import Evidence
+    from parityscope.records import Evidence, Spread
 
 __all__ = ["CHECK"]
 
@@ -41,9 +47,12 @@ _CODE = "RUN002"
 # One float32 rounding error, as in RUN001: below it the two runs are the same program.
 _FLOAT32_ROUNDING = 2.0**-24
 
+_NAMED = 10  # chosen: tensors in the details of a finding
+
 
 def _propose(scene: Scene) -> Iterator[Proposal]:
-    if scene.disturbance <= _FLOAT32_ROUNDING:
+    apart = _apart(scene)
+    if scene.disturbance <= _FLOAT32_ROUNDING and not apart:
         return
     experiment = Experiment(
         check=_CODE,
@@ -54,7 +63,22 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
         if_false="zero",
     )
     because = f"the captured run's outputs differ by {number(scene.disturbance)} from the undisturbed ones"
+    if apart:
+        worst = f"{len(apart)} tensors differ between the parts of the recording, {apart[0].tensor} the most"
+        because = f"{because}; {worst}: {number(apart[0].value)}"
     yield fact(experiment, because, lambda evidence: _finding(scene, evidence))
+
+
+def _apart(scene: Scene) -> list[Spread]:
+    """The tensors that differ between recorded parts by more than FP32 noise, worst first."""
+    spreads = scene.localization.spreads if scene.localization else ()
+    return [spread for spread in spreads if spread.value > _noise(scene, spread.tensor)]
+
+
+def _noise(scene: Scene, tensor: str) -> float:
+    pair = scene.tensors.get(tensor)
+    expected = pair.expected.get("f32", _FLOAT32_ROUNDING) if pair else _FLOAT32_ROUNDING
+    return margin_of("f32") * expected
 
 
 def _finding(scene: Scene, evidence: Evidence) -> Finding:
@@ -63,6 +87,10 @@ def _finding(scene: Scene, evidence: Evidence) -> Finding:
     warning = ""
     if scene.disturbance >= worst:
         warning = " That is as much as the error itself: the layers below were measured in another program."
+    apart = _apart(scene)
+    if apart:
+        between = f"{number(apart[0].value)} at {apart[0].tensor}"
+        warning += f" Between the parts of the recording {len(apart)} tensors differ, by up to {between}."
     return Finding(
         code=_CODE,
         title="Looking at intermediate tensors changes the candidate's answer",
@@ -77,7 +105,11 @@ def _finding(scene: Scene, evidence: Evidence) -> Finding:
         repairs=(
             OfferedRepair(repair="observe_less", text="observe fewer tensors at a time (--memory, or observe=layers)"),
         ),
-        details={"disturbance": scene.disturbance, "error": worst},
+        details={
+            "disturbance": scene.disturbance,
+            "error": worst,
+            "between_parts": {spread.tensor: spread.value for spread in _apart(scene)[:_NAMED]},
+        },
     )
 
 

@@ -7,8 +7,6 @@ parameter of its own, from which typer draws the command line and its help.
 from __future__ import annotations
 
 import inspect
-import shlex
-import sys
 import typing
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, replace
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from parityscope.cli import _options as o
 from parityscope.cli._finish import finish
+from parityscope.cli._output import command_line
 
 if TYPE_CHECKING:
     from parityscope.study import Settings
@@ -43,6 +42,9 @@ class Shared:
     budget: o.BudgetOption = None
     policy: o.PolicyOption = None
     mapping: o.MapOption = None
+    match: o.MatchOption = ""
+    images: o.ImagesOption = None
+    candidate_inputs: o.OwnOption = None
     memory: o.MemoryOption = "512MiB"
     keep_tensors: o.KeepOption = False
     redact: o.RedactOption = False
@@ -85,7 +87,7 @@ def examined(shared: Shared, settings: Settings, *, ladder: bool = False) -> int
         settings,
         memory=o.size_of(shared.memory),
         mapping=o.mapping_of(shared.mapping),
-        command=shlex.join(["parityscope", *sys.argv[1:]]),
+        command=command_line(),
     )
     question = Question(
         model=shared.model,
@@ -100,6 +102,9 @@ def examined(shared: Shared, settings: Settings, *, ladder: bool = False) -> int
         declared=shared.declared,
         budgets=o.budgets_of(shared.budget),
         policy=shared.policy,
+        match=tuple(name for name in shared.match.split(",") if name),
+        images=shared.images,
+        own_inputs=shared.candidate_inputs,
     )
     with posed(question) as asked:
 
@@ -122,8 +127,8 @@ def examined(shared: Shared, settings: Settings, *, ladder: bool = False) -> int
             redact=shared.redact,
             quiet=shared.quiet,
             ladder=ladder,
-            # Only layers are recorded on disk, and only what is on disk can be resumed.
-            facts=run_facts(asked.case, asked.reference, asked.candidate) if settings.localize else None,
+            # Only what was recorded or noted of intermediate tensors is worth going on from.
+            facts=run_facts(asked.case, asked.reference, asked.candidate) if settings.layers else None,
         )
 
 

@@ -14,7 +14,6 @@ from parityscope.explanation.records import Explanation, Options
 from parityscope.explanation.running import Runner
 from parityscope.explanation.weighed import Weighed, weigh_arithmetic
 from parityscope.records import Skip
-from parityscope.trace import StoredTensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,7 +54,7 @@ def explain_suspects(
         try:
             small = region_model(graph, tensor, observed)
             candidate = sides.candidate.get(sample, sides.pairing[tensor])
-            outcome = weigh_arithmetic(small, _feeds(small, sides, sample), candidate, options, runner)
+            outcome = weigh_arithmetic(small, _feeds(small, sides, sample, tensor), candidate, options, runner)
         except ParityError as error:
             outcome = _refused(tensor, error.problem)
         if isinstance(outcome, Weighed):
@@ -65,7 +64,7 @@ def explain_suspects(
     for tensor, each in weighed.items():
         others = [other.best.chances for name, other in weighed.items() if name != tensor]
         verdict = decide(each, np.concatenate([np.zeros(0), *others]), options)
-        apart = _runs_apart(sides, sample, tensor, each.scene.feeds) if verdict.status == "unexplained" else ""
+        apart = _runs_apart(sides, tensor, each.scene.feeds) if verdict.status == "unexplained" else ""
         found[tensor] = _refused(tensor, apart, verdict) if apart else verdict
     order = [suspect.site.tensor for suspect in localization.suspects]
     return {tensor: found[tensor] for tensor in order if tensor in found}
@@ -119,35 +118,29 @@ def region_model(model: ir.Model, tensor: str, observed: Sequence[str]) -> ir.Mo
     return ir.Model(graph, ir_version=model.ir_version or 8, functions=list(model.functions.values()))
 
 
-def _feeds(small: ir.Model, sides: Sides, sample: int) -> dict[str, np.ndarray]:
-    """The candidate's own values of what enters the region; the model's inputs are the same on both sides."""
+def _feeds(small: ir.Model, sides: Sides, sample: int, tensor: str) -> dict[str, np.ndarray]:
+    """The candidate's own values of what enters the region of `tensor`, of one run with it as far as there is one.
+
+    The model's inputs are the same on both sides.
+    """
     given = sides.inputs.sample(sample).arrays
     names = [str(value.name) for value in small.graph.inputs]
-    return {name: given[name] if name in given else sides.its(sample, name) for name in names}
+    return {name: given[name] if name in given else sides.its(sample, name, reader=tensor) for name in names}
 
 
-def _runs_apart(sides: Sides, sample: int, tensor: str, feeds: Mapping[str, np.ndarray]) -> str:
-    """Why c and c_in may not belong together: the candidate's tensors of one region came from several recorded runs.
+def _runs_apart(sides: Sides, tensor: str, feeds: Mapping[str, np.ndarray]) -> str:
+    """Why c and c_in may not belong together: an input that the candidate did not give back in the run of its output.
 
     Each part of a recording is a session of its own, and engines that time their kernels before they choose give other
     numbers in every session. Then what such a region introduced holds what was inherited up to there, once more.
     """
-    own = _run_of(sides, sample, tensor)
-    given = sides.inputs.sample(sample).arrays
-    runs = {name: _run_of(sides, sample, name) for name in feeds if name not in given}
-    apart = [name for name, run in runs.items() if run and run != own]
-    if not own or not apart:
+    apart = [name for name in feeds if name in sides.pairing and sides.apart(name, reader=tensor)]
+    if not apart:
         return ""
     return (
-        f"nothing explains it, but its input {apart[0]} was recorded in another run than its output, and an engine "
+        f"nothing explains it, but its input {apart[0]} was given back in another run than its output, and an engine "
         "may give other numbers in each: record both in one run, with more memory (--memory)"
     )
-
-
-def _run_of(sides: Sides, sample: int, name: str) -> str:
-    """The file of the recorded part that holds a tensor of the candidate; "" for one in memory, whose run is not known."""
-    held = sides.candidate.tensors.get((sample, sides.pairing[name]))
-    return str(held.path) if isinstance(held, StoredTensor) else ""
 
 
 def _refused(tensor: str, reason: str, verdict: Explanation | None = None) -> Explanation:

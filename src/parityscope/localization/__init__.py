@@ -3,14 +3,17 @@
 * `replay`    : what each tensor's region introduces and what it inherits, by the severed replay;
 * `injection` : what one suspect alone does to the outputs;
 * `cuts`      : exact additive shares of the output error over cuts through the network;
-* `sides`     : both traces with their pairing.
+* `sides`     : both traces with their pairing;
+* `reading`   : what each tensor is computed from among those that are recorded;
+* `spreading` : how far apart the runs of a recording are.
 """
 
 from __future__ import annotations
 
 from parityscope.localization.cuts import attribute
 from parityscope.localization.injection import injection
+from parityscope.localization.reading import reads_of
 from parityscope.localization.replay import Options, localize
 from parityscope.localization.sides import Sides
 
-__all__ = ["Options", "Sides", "attribute", "injection", "localize"]
+__all__ = ["Options", "Sides", "attribute", "injection", "localize", "reads_of"]

@@ -139,7 +139,7 @@ def _norm(errors: Mapping[str, np.ndarray]) -> float:
 
 def _suffix(sides: Sides, cut: Crossing, sample: int, scales: Mapping[str, float]) -> dict[str, np.ndarray]:
     """(Y(cut) - r) / scale in float64: outputs in front of the cut are the candidate's own."""
-    values = {name: sides.its(sample, name) for name in scales if name in cut.done}
+    values = {name: sides.its(sample, name, reader=name) for name in scales if name in cut.done}
     behind = [name for name in scales if name not in cut.done]
     if behind:
         known = set(sides.observed())
@@ -147,7 +147,9 @@ def _suffix(sides: Sides, cut: Crossing, sample: int, scales: Mapping[str, float
         severed = sever(sides.model.graph(), {name: sides.kind(name) for name in crossing})
         run = open_session(subgraph(severed.model, behind), folder=sides.model.path.parent)
         feeds: dict[str, np.ndarray] = dict(sides.inputs.sample(sample).arrays)
-        feeds.update((name + SEVERED_SUFFIX, sides.its(sample, name)) for name in crossing)
+        # What crosses a cut may be of several recorded runs; as many as can be are of the last one's. The shares sum to one
+        # whatever is fed.
+        feeds.update((name + SEVERED_SUFFIX, sides.its(sample, name, reader=crossing[-1])) for name in crossing)
         values.update(run(feeds))
     with np.errstate(invalid="ignore", over="ignore"):
         return {

@@ -18,7 +18,7 @@ import numpy as np
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.recording import Progress, silent
 from parityscope.case.graph import inject, mark_outputs, sever
-from parityscope.localization.replay import Options, by_introduced, open_window, replayed_values
+from parityscope.localization.replay import Options, by_introduced, open_window, plan_windows, replayed_values
 from parityscope.localization.sides import Sides
 
 if TYPE_CHECKING:
@@ -89,9 +89,11 @@ def injection(
 def _introduced_errors(sides: Sides, leading: Sequence[str], sample: int, options: Options) -> dict[str, np.ndarray]:
     """The introduced error c - f(c_in) of each leading tensor, in the dtype that the graph holds it in."""
     severed = sever(sides.model.graph(), {name: sides.kind(name) for name in sides.observed()})
-    run = open_window(sides, severed, leading, options)
-    needed = tuple(dict.fromkeys(name for tensor in leading for name in severed.reads[tensor]))
-    replayed = replayed_values(run, sides, needed, sample)
+    replayed: dict[str, np.ndarray] = {}
+    for window in plan_windows(sides, leading, options.memory // 2):
+        run = open_window(sides, severed, window, options)
+        needed = tuple(dict.fromkeys(name for tensor in window for name in severed.reads[tensor]))
+        replayed.update(replayed_values(run, sides, needed, sample, reader=window[0]))
     errors = {}
     for name in leading:
         mine = sides.candidate.get(sample, sides.pairing[name])

@@ -9,6 +9,9 @@ of that graph in reference arithmetic gives f(c_in) for every such tensor, and t
 Where the engine fused nodes and tensors between could not be seen, the same graph gives the error of the *region*
 between observable tensors. It costs about one reference inference whatever the number of layers; graphs whose
 tensors exceed the memory budget are replayed in windows, topologically, with the same result.
+
+c and c_in have to be of one run. Where the candidate's tensors were recorded in parts, a window holds tensors of one part
+and reads what that part gave, which is the reason why each part records again what its tensors are computed from.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from parityscope.backends.recording import Progress, silent
 from parityscope.case.graph import SEVERED_SUFFIX, sever, subgraph
 from parityscope.comparison import ReplayStatistics, channel_axis, measure_replay
 from parityscope.localization.sides import Sides
+from parityscope.localization.spreading import between_parts
 from parityscope.records import Localization, Site, Skip, Suspect
 
 if TYPE_CHECKING:
@@ -86,6 +90,7 @@ def localize(
         return Localization(suspects=(), method="none", observed=0, windows=0, skipped=tuple(skipped))
     totals: dict[str, list[ReplayStatistics]] = {name: [] for name in observed}
     severed = sever(model.graph(), {name: sides.kind(name) for name in observed})
+    skipped += _mixed(sides, severed)
     windows = plan_windows(sides, observed, options.memory // 2)
     for found in replay(sides, severed, windows, options, progress):
         totals[found.tensor].append(found.statistics)
@@ -101,6 +106,7 @@ def localize(
         windows=len(windows),
         samples=reference.samples,
         disturbance=candidate.disturbance,
+        spreads=between_parts(sides),
         skipped=tuple(skipped),
     )
 
@@ -116,10 +122,20 @@ def observed_tensors(sides: Sides) -> tuple[list[str], list[Skip]]:
 
 
 def plan_windows(sides: Sides, observed: Sequence[str], limit: int) -> list[list[str]]:
-    """Cuts `observed` into runs of consecutive tensors whose replayed values take at most `limit` bytes together."""
+    """Cuts `observed` into windows of tensors of one part whose replayed values take at most `limit` bytes together.
+
+    The order is kept within a part; a tensor that is larger than the limit is a window of its own.
+    """
+    parts: dict[int, list[str]] = {}
+    for name in observed:
+        parts.setdefault(sides.part(name), []).append(name)
+    return [window for names in parts.values() for window in _windows(sides, names, limit)]
+
+
+def _windows(sides: Sides, names: Sequence[str], limit: int) -> list[list[str]]:
     windows: list[list[str]] = [[]]
     filled = 0
-    for name in observed:
+    for name in names:
         nbytes = max(sides.nbytes(sample, name) for sample in sides.reference.samples)
         if windows[-1] and filled + nbytes > limit:
             windows.append([])
@@ -151,7 +167,7 @@ def replay(
         needed = tuple(dict.fromkeys(name for tensor in window for name in severed.reads[tensor]))
         for sample in sides.reference.samples:
             progress("replaying", number, len(windows))
-            arrays = replayed_values(run, sides, needed, sample)
+            arrays = replayed_values(run, sides, needed, sample, reader=window[0])
 
             def measure(name: str, sample: int = sample, arrays: dict[str, np.ndarray] = arrays) -> ReplayStatistics:
                 return measure_replay(
@@ -168,10 +184,12 @@ def replay(
     progress("replaying", len(windows), len(windows))
 
 
-def replayed_values(run: Run, sides: Sides, needed: Iterable[str], sample: int) -> dict[str, np.ndarray]:
-    """Runs a severed (sub)graph on the candidate's tensors `needed` of one sample."""
+def replayed_values(
+    run: Run, sides: Sides, needed: Iterable[str], sample: int, *, reader: str
+) -> dict[str, np.ndarray]:
+    """Runs a severed (sub)graph on the candidate's tensors `needed` of one sample, as the run of `reader` gave them."""
     feeds: dict[str, np.ndarray] = dict(sides.inputs.sample(sample).arrays)
-    feeds.update((name + SEVERED_SUFFIX, sides.its(sample, name)) for name in needed)
+    feeds.update((name + SEVERED_SUFFIX, sides.its(sample, name, reader=reader)) for name in needed)
     return run(feeds)
 
 
@@ -180,6 +198,18 @@ def open_window(sides: Sides, severed: Severed, window: Sequence[str], options: 
     return open_session(
         subgraph(severed.model, window), optimization=options.optimization, folder=sides.model.path.parent
     )
+
+
+def _mixed(sides: Sides, severed: Severed) -> Iterator[Skip]:
+    """Where c and c_in are of different runs after all: the candidate did not give an input back with its output."""
+    for name, needed in severed.reads.items():
+        apart = next((read for read in needed if sides.apart(read, reader=name)), None)
+        if apart is not None:
+            yield Skip(
+                what=f"introduced error of {name}",
+                reason=f"it holds the difference between two recorded runs at {apart}, which was not given back again",
+                fix="record everything in one run, with more memory (--memory)",
+            )
 
 
 def _suspect(

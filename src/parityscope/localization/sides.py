@@ -76,10 +76,22 @@ class Sides:
             and _family(self.reference.info(sample, name)[0]) == "float"
         ]
 
-    def its(self, sample: int, name: str) -> np.ndarray:
-        """The candidate's tensor, in the dtype that the reference's graph holds it in."""
-        value = self.candidate.get(sample, self.pairing[name])
+    def part(self, name: str) -> int:
+        """The part of the candidate's recording that its tensor is from: tensors of one part are of one run."""
+        return self.candidate.parts.get(self.pairing[name], 0)
+
+    def its(self, sample: int, name: str, *, reader: str) -> np.ndarray:
+        """The candidate's tensor as it was in the run that gave `reader`, in the dtype of the reference's graph.
+
+        `reader` is what is computed from it, or the tensor itself.
+        """
+        value = self.candidate.beside(sample, self.pairing[name], self.pairing[reader])
         return value.astype(numpy_dtype(self.reference.info(sample, name)[0]), copy=False)
+
+    def apart(self, name: str, *, reader: str) -> bool:
+        """Whether no recorded run of the candidate gave both tensors."""
+        sample = self.candidate.samples[0]
+        return self.candidate.apart(sample, self.pairing[name], self.pairing[reader])
 
     def error(self, sample: int, name: str) -> np.ndarray:
         """The error c - r in float64."""

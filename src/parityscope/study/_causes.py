@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic import FORMATS
+from parityscope.backends._environment import machine_facts
 from parityscope.backends._onnxruntime import open_session
 from parityscope.case.graph import SEVERED_SUFFIX, constant_value, sever, subgraph
 from parityscope.checks import Lab, Scene
@@ -91,10 +92,22 @@ def _scene(known: Known, explanations: Mapping[str, Explanation]) -> Scene:
         lab=_lab(case, layers) if layers else None,
         policy=case.policy,
         own=case.own,
-        environments=(run.reference_environment, run.candidate_environment),
+        environments=(
+            _facts(known.reference, run.reference_environment),
+            _facts(known.candidate, run.candidate_environment),
+        ),
         real=known.real,
         sequence=known.growth,
     )
+
+
+def _facts(target: Target, told: Mapping[str, str]) -> dict[str, str]:
+    """What a side tells of itself, with the facts of this machine unless it is a recording."""
+    if target.backend == "saved":
+        return dict(told)
+    here = machine_facts()
+    # A runtime may call the same processor by another name.
+    return {**here, **told, "cpu": here["cpu"]}
 
 
 def _lab(case: Case, layers: Layers) -> Lab:

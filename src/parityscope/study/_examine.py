@@ -4,45 +4,37 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic import FORMATS
 from parityscope.backends._libraries import library_in_use
-from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.recording import Progress, model_of, silent
-from parityscope.case.graph import SEVERED_SUFFIX, constant_value, sever, subgraph
-from parityscope.checks import Lab, Scene
-from parityscope.diagnosis import diagnose_scene
+from parityscope.case import load_inputs
+from parityscope.comparison.rows import aligner
+from parityscope.comparison.warming import warm_kernels
 from parityscope.errors import ParityError
 from parityscope.pairing import pair_graphs
 from parityscope.prediction import FLOAT32_ROUNDING, Expectation, distance, expect_outputs, expect_tensors, margin_of
 from parityscope.records import Diagnosis, Site, Skip
-from parityscope.study._bench import open_bench
 from parityscope.study._cut import Bounds, bound
 from parityscope.study._document import Parts, document
+from parityscope.study._found import Causes, Known
 from parityscope.study._judging import judge, pair_of, reason_for
-from parityscope.study._layers import examine_layers, explain_layers
 from parityscope.study._lockstep import compare_tensors
 from parityscope.study._outputs import run_outputs
-from parityscope.study._trials import try_repairs
-from parityscope.study._triangle import measure_triangle, peer_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
     from typing import Any
 
-    import numpy as np
-
-    from parityscope.case import Case
+    from parityscope.case import Case, Inputs
     from parityscope.comparison import Statistics
-    from parityscope.explanation import Explanation
     from parityscope.records import Pair, Target, Verdict
     from parityscope.study._layers import Layers
     from parityscope.study._outputs import OutputRun
-    from parityscope.study._triangle import Triangle
 
 __all__ = ["Settings", "examine"]
 
@@ -58,6 +50,8 @@ class Settings:
     repairs.
     `memory` is in bytes, `seconds` the time for experiments, `mapping` renames tensors (reference -> candidate).
     `peer` is another target of the candidate's precision to hold it against (None: the simulation of that precision).
+    `real` is DATA of real samples that the inputs are held against, read with `stacked` and `preprocess`.
+    `states` are fed back (input -> output) for `steps` calls.
     """
 
     layers: bool = True
@@ -68,6 +62,11 @@ class Settings:
     mapping: Mapping[str, str] | None = None
     peer: Target | None = None
     command: str = ""
+    real: str = ""
+    stacked: bool = False
+    preprocess: str = ""
+    states: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    steps: int = 0
 
 
 def examine(
@@ -87,6 +86,7 @@ def examine(
     settings = settings or Settings()
     mapping = settings.mapping or {}
     bounds: Bounds | None = None
+    warm_kernels()
     with library_in_use(reference.option("custom_ops")):
         while True:
             try:
@@ -124,23 +124,34 @@ def _chain(
     paired = pair_graphs(case.model, its_model, case.inputs, explicit=settings.mapping or {}, memory=settings.memory)
     names = {**{value.name: value.name for value in case.model.outputs}, **paired.names}
     lap("pairing")
-    run = run_outputs(case, reference, candidate, names, progress)
+    run = run_outputs(case, reference, candidate, names, progress, inspect=settings.localize or settings.causes)
     lap("outputs")
     # Only arithmetic that the engine was seen to honour is excused; what it was asked for is what it declares.
     expectation = _expectation(case, run, progress)
     lap("prediction")
     outputs = _judged_outputs(case, run, expectation, names, paired.how)
     verdict = _overall(outputs, run)
+    growth = None
+    if settings.states:
+        from parityscope.localization.calls import beyond
+        from parityscope.study._sequences import measure_growth
+
+        growth = measure_growth(case, reference, candidate, names, settings.states, settings.steps, progress)
+        verdict = "beyond" if beyond(growth) is not None else verdict
+        lap("calls")
     layers = None
     tensors: dict[str, Pair] = {}
     problems: list[Skip] = []
+    # What localization and causes need takes longer to import than outputs take to compare: only who asks pays for it.
     if settings.layers and not settings.localize:
         statistics, problems = compare_tensors(
-            case, reference, candidate, names, memory=settings.memory, progress=progress
+            case, reference, candidate, names, folder=folder / "compared", memory=settings.memory, progress=progress
         )
         lap("tensors")
         tensors = _plain_pairs(case, statistics, names, paired.how, Expectation(errors={}))
     elif settings.layers:
+        from parityscope.study._layers import examine_layers
+
         chosen = _worst_samples(outputs, case.inputs.indices)
         layers = examine_layers(
             case,
@@ -156,30 +167,28 @@ def _chain(
         lap("layers")
         tensors = _tensor_pairs(case, layers, outputs, names, paired.how, settings, progress)
         lap("grading tensors")
-    explanations: dict[str, Explanation] = {}
-    triangles: dict[str, Triangle] = {}
+    causes = Causes(diagnosis=Diagnosis(findings=(), unexplained=layers.localization.unexplained if layers else None))
     if settings.causes:
-        computes = (run.executed.executed if run.executed else "") or candidate.precision or case.policy.declared
-        if layers is not None:
-            explanations = explain_layers(case, layers, computes)
-            lap("explaining")
-        peer = settings.peer or peer_of(candidate, computes)
-        if peer is not None and any(pair.grade != "f32" for pair in outputs):
-            chosen = case.inputs.indices[:_PREDICTED_SAMPLES]
-            triangles, absent = measure_triangle(case, reference, candidate, peer, names, chosen, progress)
-            problems += absent
-            lap("peer")
-    scene = _scene(case, candidate, run, outputs, tensors, layers, verdict, explanations)
-    diagnosis = Diagnosis(findings=(), unexplained=layers.localization.unexplained if layers else None)
-    if settings.causes:
-        with open_bench(case, reference, candidate, names) as bench:
-            scene = replace(scene, bench=bench if verdict == "beyond" else None)
-            diagnosis = diagnose_scene(scene, seconds=settings.seconds, progress=progress)
-        lap("causes")
-        if verdict != "within":
-            diagnosis = try_repairs(case, reference, candidate, diagnosis, outputs, folder, progress)
-            lap("repairs")
-    skipped = [*unreached, *problems, *paired.skipped, *run.skipped, *expectation.skipped, *diagnosis.skipped]
+        from parityscope.study._causes import find_causes
+
+        known = Known(
+            case=case,
+            reference=reference,
+            candidate=candidate,
+            run=run,
+            outputs=outputs,
+            tensors=tensors,
+            layers=layers,
+            names=names,
+            verdict=verdict,
+            real=_real(case, settings, folder),
+            growth=growth,
+        )
+        causes = find_causes(
+            known, folder=folder, peer=settings.peer, seconds=settings.seconds, progress=progress, lap=lap
+        )
+    problems += causes.absent
+    skipped = [*unreached, *problems, *paired.skipped, *run.skipped, *expectation.skipped, *causes.diagnosis.skipped]
     skipped += case.inputs.skipped
     if settings.layers and settings.localize and layers is None:
         skipped.append(
@@ -201,11 +210,12 @@ def _chain(
             reasons={pair.site.tensor: reason_for(pair, case.policy) for pair in outputs},
             tensors=tensors,
             layers=layers,
-            explanations=explanations,
-            triangles=triangles,
-            diagnosis=diagnosis,
+            explanations=causes.explanations,
+            triangles=causes.triangles,
+            diagnosis=causes.diagnosis,
             verdict="incomplete" if verdict == "within" and any(skip.asked for skip in unreached) else verdict,
             skipped=tuple({(skip.what, skip.reason): skip for skip in skipped}.values()),
+            growth=growth,
             timings=timings,
             created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             command=settings.command,
@@ -213,12 +223,22 @@ def _chain(
     )
 
 
+def _real(case: Case, settings: Settings, folder: Path) -> Inputs | None:
+    """The real samples that the user gave to hold the inputs against, if any; what is read once is kept in `folder`."""
+    if not settings.real:
+        return None
+    spool, stacked, preprocess = folder / "real", settings.stacked, settings.preprocess
+    return load_inputs(case.model, settings.real, spool=spool, stacked=stacked, preprocess=preprocess)
+
+
 def _expectation(case: Case, run: OutputRun, progress: Progress) -> Expectation:
     """What each format would cost; nothing has to be predicted for outputs that one FP32 rounding explains."""
     least = dict.fromkeys(run.statistics, FLOAT32_ROUNDING)
     if all(distance(found) <= margin_of("f32") * FLOAT32_ROUNDING for found in run.statistics.values()):
         return Expectation(errors={"f32": least})
-    return expect_outputs(case.model, case.inputs, case.inputs.indices[:_PREDICTED_SAMPLES], progress=progress)
+    chosen = case.inputs.indices[:_PREDICTED_SAMPLES]
+    align = aligner(case.policy.matched)
+    return expect_outputs(case.model, case.inputs, chosen, progress=progress, align=align)
 
 
 def _judged_outputs(
@@ -305,85 +325,3 @@ def _plain_pairs(
         )
         for name, statistics in found.items()
     }
-
-
-def _scene(
-    case: Case,
-    candidate: Target,
-    run: OutputRun,
-    outputs: tuple[Pair, ...],
-    tensors: Mapping[str, Pair],
-    layers: Layers | None,
-    verdict: Verdict,
-    explanations: Mapping[str, Explanation],
-) -> Scene:
-    executed = run.executed.executed if run.executed else ""
-    storage = FORMATS.get(executed or candidate.precision or case.policy.declared, FORMATS["f32"])
-    return Scene(
-        model=case.model,
-        graph=case.model.graph(),
-        places=case.model.sites,
-        inputs=case.inputs,
-        candidate=candidate,
-        declared=case.policy.declared,
-        executed=executed,
-        storage=storage,
-        verdict=verdict,
-        outputs=outputs,
-        tensors=tensors,
-        localization=layers.localization if layers else None,
-        explanations=explanations,
-        executed_graph=run.executed,
-        spread=run.spread,
-        disturbance=layers.localization.disturbance if layers else 0.0,
-        lab=_lab(case, layers) if layers else None,
-    )
-
-
-def _lab(case: Case, layers: Layers) -> Lab:
-    """Experiments on the worst localized sample."""
-    sample = layers.reference.samples[0]
-    observed = {
-        name: (layers.reference.info(sample, name)[0], len(layers.reference.info(sample, name)[1]))
-        for name in layers.statistics
-    }
-
-    def replay(tensor: str, constants: Mapping[str, np.ndarray]) -> np.ndarray:
-        severed = sever(case.model.graph(), observed)
-        _replace_constants(severed.model, constants)
-        run = open_session(subgraph(severed.model, [tensor]), folder=case.model.path.parent)
-        feeds: dict[str, np.ndarray] = dict(case.inputs.sample(sample).arrays)
-        for name in severed.reads[tensor]:
-            value = layers.candidate.get(sample, layers.pairing[name])
-            feeds[name + SEVERED_SUFFIX] = value.astype(layers.reference.info(sample, name)[0], copy=False)
-        return run(feeds)[tensor]
-
-    def forward(tensor: str, constants: Mapping[str, np.ndarray]) -> np.ndarray:
-        graph = case.model.graph()
-        _replace_constants(graph, constants)
-        run = open_session(graph, outputs=[tensor], folder=case.model.path.parent)
-        return run(case.inputs.sample(sample).arrays)[tensor]
-
-    return Lab(
-        reference=lambda name: layers.reference.get(sample, name),
-        candidate=lambda name: layers.candidate.get(sample, layers.pairing[name]),
-        replay=replay,
-        forward=forward,
-    )
-
-
-def _replace_constants(model: Any, constants: Mapping[str, np.ndarray]) -> None:
-    import onnx_ir as ir
-
-    for value in [*model.graph.initializers.values(), *(one for node in model.graph for one in node.outputs)]:
-        if value.name in constants and constant_value(value) is not None:
-            tensor = ir.tensor(constants[value.name], name=value.name)
-            made = ir.Value(
-                name=f"{value.name}::changed",
-                type=ir.TensorType(tensor.dtype),
-                shape=ir.Shape(constants[value.name].shape),
-                const_value=tensor,
-            )
-            model.graph.register_initializer(made)
-            for user, index in list(value.uses()):
-                user.replace_input_with(index, made)

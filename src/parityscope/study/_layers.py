@@ -10,7 +10,7 @@ from parityscope.backends import backend
 from parityscope.backends.recording import Request, model_of, observable, record
 from parityscope.comparison import channel_axis, measure_pair
 from parityscope.explanation import explain_suspects
-from parityscope.localization import Options, Sides, attribute, injection, localize
+from parityscope.localization import Options, Sides, attribute, injection, localize, reads_of
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
@@ -40,6 +40,16 @@ class Layers:
     localization: Localization
     skipped: tuple[Skip, ...]
 
+    def sides(self, case: Case) -> Sides:
+        """Both traces with their pairing, as localization takes them."""
+        return Sides(
+            model=case.model,
+            inputs=case.inputs,
+            reference=self.reference,
+            candidate=self.candidate,
+            pairing=self.pairing,
+        )
+
 
 def examine_layers(
     case: Case,
@@ -57,10 +67,8 @@ def examine_layers(
     if not backend(candidate.backend).observes:
         return None
     plan = _Plan(case=case, reference=reference, pairing=pairing, samples=tuple(samples), memory=memory, inject=inject)
-    mine = observable(case.model)
     known = set(observable(model_of(case.model, candidate)))
-    wanted = [pairing[name] for name in mine if name in pairing and pairing[name] in known]
-    found = _captured(plan, candidate, wanted, folder / "layers", progress)
+    found = _captured(plan, candidate, known, folder / "layers", progress)
     if found is None or not inject:
         return found
     return _refined(plan, candidate, found, known, folder / "refined", progress) or found
@@ -68,14 +76,7 @@ def examine_layers(
 
 def explain_layers(case: Case, layers: Layers, computes: str) -> dict[str, Explanation]:
     """What the error of each leading suspect is; `computes` is the format that the candidate computes in."""
-    sides = Sides(
-        model=case.model,
-        inputs=case.inputs,
-        reference=layers.reference,
-        candidate=layers.candidate,
-        pairing=layers.pairing,
-    )
-    return explain_suspects(sides, layers.localization, declared=computes)
+    return explain_suspects(layers.sides(case), layers.localization, declared=computes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,16 +103,15 @@ def _refined(
     if not suspects or len(suspects[0].region) < 2 or "observe" not in backend(candidate.backend).options:
         return None
     members = set(suspects[0].region)
-    inside = [name for name, site in plan.case.model.sites.items() if site.node in members]
+    inside = {plan.pairing.get(name, "") for name, site in plan.case.model.sites.items() if site.node in members}
     seen = set(found.candidate.names)
-    wanted = [plan.pairing[name] for name in inside if plan.pairing.get(name) in known]
-    if not set(wanted) - seen:
+    if not (inside & known) - seen:
         return None
     options = tuple(sorted({**dict(candidate.options), "observe": "all"}.items()))
     again = _captured(
         plan,
         replace(candidate, options=options),
-        [name for name in found.candidate.names if name in known] + [name for name in wanted if name not in seen],
+        known & (seen | inside),
         folder,
         progress,
     )
@@ -123,16 +123,21 @@ def _refined(
     return replace(again, localization=replace(again.localization, method=method), skipped=(*skipped, *again.skipped))
 
 
-def _captured(plan: _Plan, candidate: Target, wanted: Sequence[str], folder: Path, progress: Progress) -> Layers | None:
-    """Both sides' tensors, their statistics and the localization; None when the candidate shows no tensor."""
+def _captured(plan: _Plan, candidate: Target, among: set[str], folder: Path, progress: Progress) -> Layers | None:
+    """Both sides' tensors, their statistics and the localization; None when the candidate shows no tensor.
+
+    The candidate is asked for those `among` its tensors that have a partner in the reference.
+    """
     case, pairing, samples, memory = plan.case, plan.pairing, plan.samples, plan.memory
-    theirs = record(
-        case.model,
-        case.inputs,
-        candidate,
-        Request(samples=tuple(samples), tensors=tuple(wanted), folder=folder, memory=memory, label="candidate"),
-        progress,
-    )
+    # In the order of the reference's graph, each once; two of its tensors may be one of the candidate's.
+    wanted = tuple(dict.fromkeys(pairing[name] for name in observable(case.model) if pairing.get(name) in among))
+    outputs = {value.name for value in model_of(case.model, candidate).outputs}
+
+    def reads() -> dict[str, tuple[str, ...]]:
+        return reads_of(case.model.graph(), pairing, outputs.union(wanted))
+
+    request = Request(samples=samples, tensors=wanted, folder=folder, memory=memory, label="candidate", reads=reads)
+    theirs = record(case.model, case.inputs, candidate, request, progress)
     held = set(theirs.names)
     shown = [name for name in observable(case.model) if pairing.get(name) in held]
     if not shown:
@@ -141,7 +146,7 @@ def _captured(plan: _Plan, candidate: Target, wanted: Sequence[str], folder: Pat
         case.model,
         case.inputs,
         plan.reference,
-        Request(samples=tuple(samples), tensors=tuple(shown), folder=folder, memory=memory, label="reference"),
+        Request(samples=samples, tensors=tuple(shown), folder=folder, memory=memory, label="reference"),
         progress,
     )
     options = Options(memory=memory)

@@ -2,6 +2,7 @@
 
 Both targets run chunk by chunk with the same tensors marked, so that memory holds one chunk of each; outputs of these
 runs are not judged (the undisturbed ones are). While a chunk runs and is measured, the sessions of the next one open.
+What a chunk showed is noted before the next one runs, and an interrupted comparison goes on from there (`_measured.py`).
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from parityscope.backends.both import open_both
 from parityscope.backends.recording import model_of, observable, plan_chunks
 from parityscope.comparison import channel_axis, measure_pair
 from parityscope.records import Skip
+from parityscope.study._measured import Measured, notebook_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from concurrent.futures import Executor
+    from pathlib import Path
 
     import numpy as np
 
@@ -39,10 +42,14 @@ def compare_tensors(
     candidate: Target,
     pairing: Mapping[str, str],
     *,
+    folder: Path,
     memory: int,
     progress: Progress,
 ) -> tuple[dict[str, Statistics], list[Skip]]:
-    """Statistics of every intermediate tensor on both sides, over all samples, and what could not be compared."""
+    """Statistics of every intermediate tensor on both sides, over all samples, and what could not be compared.
+
+    `folder` is for the notes of a run that can be resumed.
+    """
     if not backend(candidate.backend).observes:
         return {}, [Skip(what="intermediate tensors", reason=f"{candidate.backend} shows none", asked=True)]
     known = set(observable(model_of(case.model, candidate)))
@@ -59,22 +66,45 @@ def compare_tensors(
         captures = Capture(tensors=tuple(chunk)), Capture(tensors=partners)
         return stack, *stack.enter_context(open_both(case.model, reference, candidate, *captures))
 
+    # Nothing is to be resumed behind the last chunk.
+    notes = notebook_of(folder, (reference, candidate), pairing, case.inputs.indices) if len(chunks) > 1 else None
+    kept = {number: notes.kept(number, chunk) if notes else None for number, chunk in enumerate(chunks)}
+    left = [number for number, measured in kept.items() if measured is None]
     with ThreadPoolExecutor(1) as opener, ThreadPoolExecutor(_THREADS) as pool:
-        following = opener.submit(opened, chunks[0])
-        for number, chunk in enumerate(chunks):
+        following = opener.submit(opened, chunks[left[0]]) if left else None
+        for position, number in enumerate(left):
             progress("comparing tensors", number, len(chunks))
+            if following is None:
+                break
             stack, ours, theirs = following.result()
-            if number + 1 < len(chunks):
-                following = opener.submit(opened, chunks[number + 1])
+            later = left[position + 1 :]
+            following = opener.submit(opened, chunks[later[0]]) if later else None
             with stack:
-                for sample in case.inputs:
-                    for name, part in _measured_on(ours.run(sample), theirs.run(sample), chunk, pairing, pool):
-                        if isinstance(part, str):
-                            problems.setdefault(name, part)
-                        else:
-                            totals[name] = totals[name].merge(part) if name in totals else part
+                measured = _measured_chunk(case, (ours, theirs), chunks[number], pairing, pool)
+            if notes and later:
+                notes.keep(number, chunks[number], measured)
+            kept[number] = measured
     progress("comparing tensors", len(chunks), len(chunks))
+    for each in kept.values():
+        if each is not None:
+            totals.update(each.totals)
+            problems.update(each.problems)
     return totals, [Skip(what=f"tensor {name}", reason=problem) for name, problem in problems.items()]
+
+
+def _measured_chunk(
+    case: Case, sessions: tuple[Session, Session], chunk: Iterable[str], pairing: Mapping[str, str], pool: Executor
+) -> Measured:
+    totals: dict[str, Statistics] = {}
+    problems: dict[str, str] = {}
+    ours, theirs = sessions
+    for sample in case.inputs:
+        for name, part in _measured_on(ours.run(sample), theirs.run(sample), chunk, pairing, pool):
+            if isinstance(part, str):
+                problems.setdefault(name, part)
+            else:
+                totals[name] = totals[name].merge(part) if name in totals else part
+    return Measured(totals=totals, problems=problems)
 
 
 def _measured_on(

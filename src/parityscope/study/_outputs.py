@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from parityscope.backends import Capture
-from parityscope.backends.recording import open_target
+from parityscope.backends.both import open_both
 from parityscope.case.policy import budgets_for
 from parityscope.comparison import can_be_scores, channel_axis, measure_pair
+from parityscope.comparison.rows import aligner
 from parityscope.comparison.tolerance import count_outside, merge_outside
 from parityscope.errors import ParityError
 from parityscope.prediction import distance
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from parityscope.backends import Session
     from parityscope.backends.recording import Progress
     from parityscope.case import Case
     from parityscope.comparison import Statistics
@@ -54,11 +55,18 @@ class OutputRun:
 
 
 def run_outputs(
-    case: Case, reference: Target, candidate: Target, pairing: Mapping[str, str], progress: Progress
+    case: Case,
+    reference: Target,
+    candidate: Target,
+    pairing: Mapping[str, str],
+    progress: Progress,
+    *,
+    inspect: bool = False,
 ) -> OutputRun:
     """Runs both targets on every sample and compares the outputs that both have.
 
-    The candidate runs the first sample twice: its own spread is known before anything is blamed.
+    The candidate runs the first sample twice: its own spread is known before anything is blamed. `inspect` asks it what it
+    really runs also where that takes another session.
 
     Raises:
         ParityError: a side cannot run, or no output is there on both sides.
@@ -69,10 +77,8 @@ def run_outputs(
     problems: dict[str, str] = {}
     spread = 0.0
     seconds = [0.0, 0.0]
-    with (
-        open_target(case.model, reference, Capture()) as ours,
-        open_target(case.model, candidate, Capture()) as theirs,
-    ):
+    align = aligner(case.policy.matched, pairing)
+    with open_both(case.model, reference, candidate) as (ours, theirs):
         skipped = [*ours.absent, *theirs.absent]
         for position, sample in enumerate(case.inputs):
             progress("comparing outputs", position, len(case.inputs))
@@ -83,7 +89,8 @@ def run_outputs(
             seconds[0] += middle - start
             seconds[1] += time.perf_counter() - middle
             if position == 0:
-                spread = _spread(found, theirs.run(sample))
+                spread = _spread(align(expected, found), align(expected, theirs.run(sample)))
+            found = align(expected, found)
             for value in case.model.outputs:
                 problem = _compare(value.name, pairing, expected, found, totals, errors, sample.index)
                 if problem:
@@ -96,8 +103,12 @@ def run_outputs(
         if not totals:
             raise ParityError(
                 "no output could be compared: " + "; ".join(f"{name}: {why}" for name, why in problems.items()),
-                fix="names are matched exactly: map renamed outputs with --map reference_name=candidate_name",
+                fix="let the candidate run at the batch size of the samples, or give samples of its own"
+                if all(" shape is " in why for why in problems.values())
+                else "names are matched exactly: map renamed outputs with --map reference_name=candidate_name",
             )
+        executed, untold = _executed(theirs, candidate) if inspect else (theirs.executed, [])
+        skipped += untold
         return OutputRun(
             statistics=totals,
             per_sample={name: tuple(found) for name, found in errors.items()},
@@ -107,9 +118,20 @@ def run_outputs(
             candidate_seconds=seconds[1],
             reference_environment=ours.environment,
             candidate_environment=theirs.environment,
-            executed=theirs.executed,
+            executed=executed,
             outside=outside,
         )
+
+
+def _executed(session: Session, target: Target) -> tuple[ExecutedGraph | None, list[Skip]]:
+    """What a target really runs, as far as it tells."""
+    if session.executed is not None or session.inspect is None:
+        return session.executed, []
+    try:
+        return session.inspect(), []
+    except ParityError as refusal:
+        what = f"what {target.backend} really runs"
+        return None, [Skip(what=what, reason=refusal.problem, fix=refusal.fix)]
 
 
 def _compare(

@@ -1,0 +1,68 @@
+"""How large intermediate tensors are before anything is captured, and chunks of them that fit into a limit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.backends._onnxruntime import open_bytes
+from parityscope.case.extending import SHAPE_SUFFIX, inferred_shapes, with_shape_outputs
+from parityscope.errors import ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from parityscope.case import Model, Sample
+
+__all__ = ["plan_chunks", "tensor_shapes", "tensor_sizes"]
+
+_WIDEST_FLOAT = 4  # bytes; intermediate tensors are float32 but for a few index tensors
+
+
+def tensor_shapes(model: Model, sample: Sample, names: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """The shapes of intermediate tensors on one sample: by shape inference, and by one run where that cannot tell.
+
+    The run has a Shape node behind each tensor that is open; no tensor is kept.
+    """
+    found = inferred_shapes(model.path, {name: array.shape for name, array in sample.arrays.items()})
+    left = [name for name in names if name not in found]
+    if left:
+        # Nothing is optimized: a session that runs once would spend longer on that than it saves.
+        run = open_bytes(
+            with_shape_outputs(model.path, left),
+            outputs=[name + SHAPE_SUFFIX for name in left],
+            optimization="disabled",
+            folder=model.path.parent,
+        )
+        for name, shape in run(sample.arrays).items():
+            found[name.removesuffix(SHAPE_SUFFIX)] = tuple(int(dim) for dim in shape)
+    return {name: found[name] for name in names}
+
+
+def plan_chunks(model: Model, sample: Sample, names: Sequence[str], limit: int) -> list[dict[str, int]]:
+    """Cuts `names` (kept in order) into chunks of at most `limit` bytes each: name -> estimated bytes.
+
+    A tensor that is larger than the limit is a chunk of its own. Without a reference that can run the model the
+    sizes are unknown and everything is one chunk.
+    """
+    try:
+        sizes = tensor_sizes(model, sample, names)
+    except ParityError:
+        return [dict.fromkeys(names, 0)]
+    chunks: list[dict[str, int]] = [{}]
+    filled = 0
+    for name in names:
+        nbytes = sizes[name]
+        if chunks[-1] and filled + nbytes > limit:
+            chunks.append({})
+            filled = 0
+        chunks[-1][name] = nbytes
+        filled += nbytes
+    return chunks
+
+
+def tensor_sizes(model: Model, sample: Sample, names: Sequence[str]) -> dict[str, int]:
+    """The estimated bytes of intermediate tensors on one sample."""
+    shapes = tensor_shapes(model, sample, names)
+    return {name: int(np.prod(shape, dtype=np.int64)) * _WIDEST_FLOAT for name, shape in shapes.items()}

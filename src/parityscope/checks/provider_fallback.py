@@ -1,0 +1,112 @@
+"""Nodes run on the CPU although a GPU was asked for.
+
+What goes wrong: ONNX Runtime gives a node that the CUDA provider has no kernel for, in this type or at this opset, to the
+CPU provider, and copies its inputs and results between the two. Nothing is reported. Such a node is slow, and computes in
+another arithmetic than its neighbours: the CPU provider computes FP16 in FP32, and knows no TF32. If the CUDA provider
+cannot be loaded at all, every node is such a node.
+
+How it shows: a deployment that is slower than expected; layers whose error is of another size than their format explains.
+
+How we test for it: ONNX Runtime records to which provider it gives each node (`session.record_ep_graph_assignment_info`, version
+1.24 and newer); no run is needed. Nodes that compute integers, or only move data, are not counted: ONNX Runtime keeps the
+arithmetic of shapes on the CPU on purpose.
+
+What it is confused with: a precision that is not honoured (CST001), where the node does run on the device.
+
+How to repair: convert the node to a type or an opset that the provider has a kernel for; write it with other operators; with
+all nodes on the CPU, install onnxruntime-gpu with the CUDA and cuDNN versions that it was built for.
+
+Sources: ONNX Runtime documentation, "Execution Providers" and "CUDA Execution Provider" (fallback to the CPU); measured: FP16 on
+the CPU provider is computed in FP32 (docs/numerics.md).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks import Check, Example
+from parityscope.checks._facts import fact
+from parityscope.records import Experiment, Finding, OfferedRepair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from parityscope.checks import Proposal, Scene
+    from parityscope.records import Evidence, ExecutedLayer
+
+__all__ = ["CHECK"]
+
+_CODE = "ENV003"
+_CPU = "CPUExecutionProvider"
+_FLOATS = frozenset({"f32", "f16", "bf16", "f64"})
+# Operators that move or convert data; where they run changes no number.
+_PASSIVE = frozenset(
+    "Cast Concat Expand Flatten Gather Identity MemcpyFromHost MemcpyToHost Reshape Shape Slice Split Squeeze Transpose "
+    "Unsqueeze".split()
+)
+_NAMED = 10  # chosen: nodes in the details of a finding
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    device = scene.candidate.option("device")
+    fallen = _fallen(scene)
+    if not device.startswith("cuda") or not fallen:
+        return
+    experiment = Experiment(
+        check=_CODE,
+        claim=f"{device} was asked for and nodes that compute run on the CPU",
+        change="none: the runtime tells to which provider it gave each node",
+        measure="the provider of every node that computes floats",
+        if_true=_CPU,
+        if_false="CUDAExecutionProvider",
+    )
+    counts = Counter(layer.layer_type for layer in fallen)
+    because = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
+    yield fact(experiment, f"on the CPU: {because}", lambda evidence: _finding(scene, fallen, evidence))
+
+
+def _fallen(scene: Scene) -> list[ExecutedLayer]:
+    layers = scene.executed_graph.layers if scene.executed_graph else ()
+    return [
+        layer
+        for layer in layers
+        if layer.provider == _CPU and layer.precision in _FLOATS and layer.layer_type not in _PASSIVE
+    ]
+
+
+def _finding(scene: Scene, fallen: list[ExecutedLayer], evidence: Evidence) -> Finding:
+    layers = scene.executed_graph.layers if scene.executed_graph else ()
+    everything = all(layer.provider in {_CPU, ""} for layer in layers)
+    text = "write these nodes in a type, an opset or operators that the CUDA provider has kernels for"
+    if everything:
+        text = "install onnxruntime-gpu with the CUDA and cuDNN that it was built for: the provider was not loaded"
+    return Finding(
+        code=_CODE,
+        title="Nodes run on the CPU although a GPU was asked for",
+        # Where a node runs is a difference of arithmetic, no error of it.
+        role="information",
+        claim=f"{len(fallen)} nodes that compute were given to the CPU although "
+        f"{scene.candidate.option('device')} was asked for; {evidence.because}.",
+        confidence=1.0,
+        confidence_from="the runtime's own record",
+        evidence=(evidence,),
+        repairs=(OfferedRepair(repair="keep_on_device", text=text),),
+        details={"nodes": [layer.name for layer in fallen[:_NAMED]], "count": len(fallen)},
+    )
+
+
+_MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1,4] y) { y = MatMul(x, w) }"""
+_CONSTANTS = {"w": np.linspace(-1, 1, 32, dtype=np.float32).reshape(8, 4)}
+_X = np.linspace(0, 1, 8, dtype=np.float32).reshape(1, 8)
+
+CHECK = Check(
+    code=_CODE,
+    title="Nodes run on the CPU although a GPU was asked for",
+    propose=_propose,
+    # It takes a GPU to be asked for; the tests plant the runtime's record instead.
+    holds=(),
+    holds_not=(Example(model=_MODEL, inputs={"x": _X}, candidate="ort", constants=_CONSTANTS),),
+)
