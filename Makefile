@@ -33,7 +33,7 @@ bench: $(STAMP)
 lock: $(STAMP)
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	  --no-annotate --all-extras --group dev --output-file requirements.lock pyproject.toml
+	  --no-annotate --extra all --extra tensorrt-rtx --group dev --output-file requirements.lock pyproject.toml
 
 clean:
 	rm -rf $(VENV) demo-study .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -29,6 +29,8 @@ _FIRST = (
     "localize",
     "predict",
     "lint",
+    "log",
+    "network",
     "repair",
     "verify",
     "evaluate",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from parityscope.backends._tensorrt.network import NetworkView
+    from parityscope.backends.tensorrt_views import NetworkView
     from parityscope.records import Finding
 
 __all__ = ["SCHEMA", "document"]
@@ -45,7 +45,12 @@ def document(
                 "engine": view.engine_inputs,
             },
             "outputs": [plain(tensor) for tensor in view.outputs],
-            "network_layers": {"total": sum(view.layers.values()), "helpers": view.helpers, "by_kind": view.layers},
+            "network_layers": {
+                "total": sum(view.layers.values()),
+                "helpers": view.helpers,
+                "unmapped": view.unmapped,
+                "by_kind": view.layers,
+            },
             "types_after_parsing": view.types,
             "engine_layers": [
                 {

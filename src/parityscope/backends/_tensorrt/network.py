@@ -1,0 +1,142 @@
+"""The network view: what TensorRT makes of an ONNX file, without a GPU and without a run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from parityscope.backends._tensorrt.building import Built, build
+from parityscope.backends._tensorrt.fates import NodeFate, Wordless, node_fates, wordless_layers
+from parityscope.records import ExecutedGraph, ExecutedLayer, Skip
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from parityscope.backends._tensorrt.layers import NetworkTensor
+    from parityscope.backends._tensorrt.packages import Package
+    from parityscope.logs import EngineLayer, Log
+
+__all__ = ["NetworkView", "executed_graph", "network_view"]
+
+_FORMATS = {
+    "Float": "f32",
+    "Half": "f16",
+    "BFloat16": "bf16",
+    "BF16": "bf16",
+    "FP8": "f8e4m3",
+    "Fp8": "f8e4m3",
+    "Int8": "int8",
+}
+_WEIGHT = {"f8e4m3": 0, "f16": 1, "bf16": 2, "f32": 3}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkView:
+    """What TensorRT makes of a file.
+
+    `inputs` are in the order of the network, `engine_inputs` in that of the engine (the order in which a program that binds by
+    position must feed it) and `file_inputs` in that of the file. `helpers` counts the layers that the parser added for no
+    node of their own (constants, broadcasts, casts), `unmapped` are constants that no layer reads, and `types` are the types
+    that the network's layers write.
+    """
+
+    version: str
+    file_inputs: tuple[str, ...]
+    inputs: tuple[NetworkTensor, ...]
+    outputs: tuple[NetworkTensor, ...]
+    engine_inputs: tuple[str, ...]
+    nodes: tuple[NodeFate, ...]
+    wordless: tuple[Wordless, ...]
+    layers: Mapping[str, int]
+    helpers: int
+    unmapped: tuple[str, ...]
+    types: Mapping[str, int]
+    engine_layers: tuple[EngineLayer, ...]
+    plan_nbytes: int
+    seconds: float
+    problem: str
+    log: Log
+    skipped: tuple[Skip, ...]
+
+
+def network_view(
+    path: Path,
+    package: Package,
+    *,
+    shapes: Mapping[str, Sequence[int]],
+    tf32: bool = False,
+    log_file: Path | None = None,
+) -> NetworkView:
+    """Parses and builds the model at `path` for exactly `shapes`.
+
+    Raises:
+        ParityError: the file is no ONNX model, or a dynamic input has no shape.
+    """
+    return view_of(build(path, package, shapes=shapes, tf32=tf32, log_file=log_file), package)
+
+
+def view_of(built: Built, package: Package) -> NetworkView:
+    """The view of what was built."""
+    log = built.log
+    types: Counter[str] = Counter(dtype for layer in built.layers for dtype in layer.types)
+    return NetworkView(
+        version=f"{package.module.__name__} {package.version}",
+        file_inputs=built.renamed.inputs,
+        inputs=built.inputs,
+        outputs=built.outputs,
+        engine_inputs=tuple(tensor.name for tensor in log.tensors if tensor.mode == "input"),
+        nodes=node_fates(built),
+        wordless=wordless_layers(log),
+        layers=Counter(layer.kind for layer in built.layers),
+        helpers=sum(layer.helper for layer in built.layers),
+        unmapped=tuple(layer.name for layer in built.layers if not layer.node),
+        types=types,
+        engine_layers=log.layers,
+        plan_nbytes=len(built.plan or b""),
+        seconds=built.seconds,
+        problem=built.problem,
+        log=log,
+        skipped=tuple(_skips(built)),
+    )
+
+
+def executed_graph(
+    layers: Sequence[EngineLayer], requested: str, seconds: Mapping[str, float] = MappingProxyType({})
+) -> ExecutedGraph:
+    """The engine's layers as an `ExecutedGraph`; what it computes in is the lowest float type that any of them writes.
+
+    `seconds` are the layers' times by name, where a profile was taken.
+    """
+    found = [
+        ExecutedLayer(
+            name=layer.name,
+            layer_type=layer.kind,
+            nodes=layer.nodes,
+            precision=next((_FORMATS[each] for each in layer.types if each in _FORMATS), ""),
+            stored=next((_FORMATS[each] for each in layer.types if each in _FORMATS), ""),
+            kernel=layer.tactic,
+            seconds=seconds.get(layer.name),
+        )
+        for layer in layers
+    ]
+    held = {layer.precision for layer in found if layer.nodes and layer.precision in _WEIGHT}
+    executed = min(held, key=lambda name: _WEIGHT[name], default=requested)
+    return ExecutedGraph(layers=tuple(found), requested=requested, executed=executed)
+
+
+def _skips(built: Built) -> list[Skip]:
+    found = list(built.log.skipped) if built.plan is not None else []
+    if built.renamed.shared_symbols:
+        names = ", ".join(repr(name) for name in built.renamed.shared_symbols)
+        found.append(
+            Skip(
+                what="dimensions that share a symbol",
+                reason=f"{names} stands for several dimensions, to which TensorRT gives one size; they were given names of "
+                "their own for this build",
+                fix="give dimensions of different sizes different names in the ONNX file, or TensorRT refuses its profile",
+            )
+        )
+    return found

@@ -1,0 +1,107 @@
+"""Single facts in a log: versions, GPU, what the tool was asked for, times; and versions out of NVIDIA's numbers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+__all__ = ["FACTS", "Fact", "banner", "flags_of", "performance", "profile_row", "version_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """A fact: `key` is its name in `Log.facts` or `Log.versions`, `hint` a literal part of the line that has it."""
+
+    key: str
+    hint: str
+    pattern: re.Pattern[str]
+    version: bool = False
+
+
+def _fact(key: str, hint: str, pattern: str, *, version: bool = False) -> Fact:
+    return Fact(key=key, hint=hint, pattern=re.compile(pattern), version=version)
+
+
+FACTS = (
+    _fact("TensorRT", "TensorRT version: ", r"TensorRT version: (\S+)", version=True),
+    _fact("TensorRT", "Loaded Module: tensorrt ", r"Loaded Module: tensorrt\s+\| Version: (\S+)", version=True),
+    _fact("TensorRT-RTX", "Loaded Module: tensorrt_rtx", r"Module: tensorrt_rtx\s+\| Version: (\S+)", version=True),
+    _fact("Polygraphy", "Loaded Module: polygraphy", r"Module: polygraphy\s+\| Version: (\S+)", version=True),
+    _fact("ONNX Runtime", "Loaded Module: onnxruntime", r"Module: onnxruntime\s+\| Version: (\S+)", version=True),
+    _fact("cuDNN", "Using cuDNN v", r"Using cuDNN v(\S+)", version=True),
+    _fact("GPU", "Selected Device: ", r"Selected Device: (.+)"),
+    _fact("compute capability", "Compute Capability: ", r"Compute Capability: (\S+)"),
+    _fact("GPU memory", "Device Global Memory: ", r"Device Global Memory: (.+)"),
+    _fact("model", "Input filename:", r"Input filename:\s+(\S.*)"),
+    _fact("model", "Model: ", r"^Model: (\S.*)"),
+    _fact("opset", "Opset version:", r"Opset version:\s+(\S+)"),
+    _fact("producer", "Producer name:", r"Producer name:\s+(\S.*)"),
+    _fact("precision asked for", "Precision: ", r"^Precision: (\S.*)"),
+    _fact("layer precisions", "LayerPrecisions: ", r"^LayerPrecisions: (\S.*)"),
+    _fact("layer output types", "LayerOutputTypes: ", r"^LayerOutputTypes: (\S.*)"),
+    _fact("precision constraints", "recision constraints", r"[Pp]recision [Cc]onstraints: (\S.*)"),
+    _fact("builder flags", "Flags ", r"^\s*Flags\s+\| \[(.*)\]"),
+    _fact("tactic sources", "actic Sources", r"Tactic Sources\s+\| \[(.*)\]|Tactic sources: (\S.*)"),
+    _fact("profiling verbosity", "rofiling", r"Profiling [Vv]erbosity\s*[:|]\s*(\S.*)"),
+    _fact("sparsity", "Sparsity: ", r"^Sparsity: (\S.*)"),
+    _fact("engine built in", "Engine built in ", r"Engine built in (.+?)\.?$"),
+    _fact("engine built in", "Finished engine building in", r"Finished engine building in (.+)"),
+    _fact("engine generated in", "Engine generation completed in", r"completed in (.+?)\.?$"),
+    _fact("activation memory", "Total Activation Memory: ", r"Total Activation Memory: (.+)"),
+    _fact("weights memory", "Total Weights Memory: ", r"Total Weights Memory: (.+)"),
+    _fact("throughput", "Throughput: ", r"^Throughput: ([\d.]+ qps)"),
+)
+
+_BANNER = re.compile(r"&&&& (RUNNING|PASSED|FAILED) ([\w.-]+) \[(TensorRT(?:-RTX)?) v(\d+)\](?: \[\w+\])* # (.*)")
+_FLAG = re.compile(r"--([A-Za-z-]+)(?:=(\S+))?")
+_PERFORMANCE = re.compile(r"^(Latency|Enqueue Time|H2D Latency|GPU Compute Time|D2H Latency): (.*)")
+_QUANTITY = re.compile(r"([a-z]+(?:\(\d+%\))?) = ([\d.]+) ms")
+_ROW_FIRST = re.compile(r"^\s*([\d.]+)\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s+(\S.*)$")
+_ROW_LAST = re.compile(r"^\s*(\S.*?)\s{2,}([\d.]+)\s+([\d.]+)\s+(?:[\d.]+\s+)?([\d.]+)\s*%?$")
+
+
+def version_of(number: str) -> str:
+    """The version in a banner's number: `v8601` is 8.6.1 and `v101401` is 10.14.1.
+
+    Source: NV_TENSORRT_VERSION in NvInferVersion.h: major * 1000 + minor * 100 + patch up to 9, and since 10
+    major * 10000 + minor * 100 + patch.
+    """
+    value = int(number)
+    if value < 10000:
+        return f"{value // 1000}.{value // 100 % 10}.{value % 100}"
+    return f"{value // 10000}.{value // 100 % 100}.{value % 100}"
+
+
+def banner(text: str) -> tuple[str, str, str, str, str] | None:
+    """(state, program, product, version, command) of a line `&&&& RUNNING TensorRT.trtexec [TensorRT v8601] # ...`."""
+    found = _BANNER.match(text)
+    if found is None:
+        return None
+    return found[1], found[2].rpartition(".")[2], found[3], version_of(found[4]), found[5]
+
+
+def flags_of(command: str) -> dict[str, str]:
+    """The options of a command line with their values ("" for a switch)."""
+    return {found[1]: found[2] or "" for found in _FLAG.finditer(command)}
+
+
+def performance(text: str) -> tuple[str, dict[str, float]] | None:
+    """(what, milliseconds by quantity) of a line such as `GPU Compute Time: min = 5.3 ms, ..., median = 7.1 ms`."""
+    if " ms" not in text:
+        return None
+    found = _PERFORMANCE.match(text)
+    if found is None:
+        return None
+    return found[1], {quantity[1]: float(quantity[2]) for quantity in _QUANTITY.finditer(found[2])}
+
+
+def profile_row(text: str, *, name_first: bool) -> tuple[str, float] | None:
+    """(layer, average milliseconds) of a row of trtexec's profile table; None if it is no row.
+
+    The newer tables (8.5 on) have Time, Avg., Median, Time % and then the layer, the older ones the layer first.
+    """
+    if name_first:
+        found = _ROW_LAST.match(text)
+        return (found[1], float(found[3])) if found else None
+    found = _ROW_FIRST.match(text)
+    return (found[5], float(found[2])) if found else None

@@ -1,0 +1,123 @@
+"""Lines of a log with their prefixes taken off, read in blocks so that a log of any size costs little memory.
+
+Prefixes known, with where each comes from:
+
+* `[08/20/2024-20:57:50] [W] [TRT] text`   trtexec (its own lines without `[TRT]`)
+* `[11/21/2026-10:12:31] [TRT] [V] text`   the Python bindings' logger, from 8 on
+* `[TensorRT] VERBOSE: text`               the Python bindings' logger, up to 7
+* `[V] text`                               Polygraphy
+* `2024-05-17 17:06:02 [W:onnxruntime:log, tensorrt_execution_provider.h:83 log] [2024-05-17 17:06:02 WARNING] text`
+* `WARNING: [Torch-TensorRT ...] - text` and `WARNING:torch_tensorrt [...]:text`
+
+Colours are taken off, and so is what a container or a service puts before TensorRT's prefix (`face_1 | [05/02/...] [TRT] [E]`).
+A line longer than a block is cut: what matters stands at its beginning.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["BLOCK", "is_binary", "is_noise", "lines_of", "split_prefix", "text_of"]
+
+BLOCK = 1 << 22  # bytes (chosen): two blocks are all of a log that is in memory at once
+_LONGEST = BLOCK  # bytes of a line that are kept
+
+_SEVERITIES = {
+    "VERBOSE": "V",
+    "DEBUG": "V",
+    "INFO": "I",
+    "WARNING": "W",
+    "ERROR": "E",
+    "INTERNAL_ERROR": "E",
+    "F": "E",
+    "C": "E",
+    "!": "E",
+    "S": "I",
+    "X": "V",
+}
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
+_FARTHEST = 160  # characters in which a foreign prefix may end (chosen)
+_EMBEDDED = re.compile(r"(?:\[TRT\] \[([VIWEF])\]|\[([VIWEF])\] \[TRT\]) ")
+_STAMPED = re.compile(
+    r"(?:\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] )?(?:\[TRT\] ?)?\[([VIWEFSCX!])\](?: \[TRT\])? ?(?:\[[^\]]*\.py:\d+\] )?"
+)
+# Said of every tensor, timed kernel or dimension. A line about one of these is recognised by its bytes and passed over.
+_NOISE = re.compile(
+    rb"(?:\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] )?(?:\[TRT\] )?(?:\[[VX]\]|\[TensorRT\] VERBOSE:) (?:\[TRT\] )?(?:"
+    rb" (?!.*List of affected)|\t|Tactic: |Fastest Tactic|Static check|Searching for|Registering tensor|Setting |\*\*\*\*|====|"
+    rb"Importing initializer|Computing |Using kernel|Convolution |Casting |Swap |Original shape|Parsing node|Adding reformat|"
+    rb"CONSTANT |SHUFFLE |ELEMENTWISE |CONVOLUTION |ACTIVATION |\S+ (?:\S+ )?Set Tactic Name: |\S+ \[\w+\] (?:in|out)puts: |"
+    rb"\S+ \(\w+\) Set Tactic Name: )"
+)
+_WORDED = re.compile(
+    r"(?:\S+ \S+ \[[VIWEF]:[^\]]*\] )?"
+    r"(?:\[TensorRT\] (VERBOSE|INFO|WARNING|ERROR|INTERNAL_ERROR): |\[[\d: -]+ (VERBOSE|INFO|WARNING|ERROR)\]\s+"
+    r"|(DEBUG|INFO|WARNING|ERROR): ?\[?(?:Torch-TensorRT|torch_tensorrt)[^\]]*\](?: - |:)|\[TRT\]\s+)"
+)
+
+
+def is_binary(path: Path) -> bool:
+    """Whether a file holds zero bytes near its beginning, which no log does."""
+    with path.open("rb") as file:
+        return b"\0" in file.read(1 << 12)
+
+
+def is_noise(line: bytes) -> bool:
+    """Whether it is one of the verbose lines that make logs long and of which nothing is kept."""
+    return _NOISE.match(line) is not None
+
+
+def text_of(line: bytes) -> str:
+    """A line as text; bytes that are no UTF-8 become replacement characters."""
+    return line.decode("utf-8", "replace").rstrip("\r")
+
+
+def lines_of(path: Path) -> Iterator[bytes]:
+    """The lines of a file without their ends."""
+    rest = b""
+    with path.open("rb") as file:
+        while block := file.read(BLOCK):
+            *whole, rest = (rest + block).split(b"\n")
+            yield from whole
+            if len(rest) > _LONGEST:
+                yield rest[:_LONGEST]
+                rest = _after_line(file)
+    if rest:
+        yield rest
+
+
+def split_prefix(line: str) -> tuple[str, str]:
+    """(severity, text): the severity is "" for a line without a prefix."""
+    if "\x1b" in line:
+        line = _COLOUR.sub("", line)
+    first = line[:1]
+    if first == "[":
+        found = _STAMPED.match(line)
+        if found:
+            letter = found[1]
+            return _SEVERITIES.get(letter, letter), line[found.end() :]
+    if first in "[0123456789DIWE":
+        found = _WORDED.match(line)
+        if found:
+            word = found[1] or found[2] or found[3]
+            return _SEVERITIES.get(word or "", ""), line[found.end() :]
+    place = line.find("[TRT]", 0, _FARTHEST)
+    if place > 0 and (found := _EMBEDDED.search(line, 0, _FARTHEST)):
+        letter = found[1] or found[2]
+        return _SEVERITIES.get(letter, letter), line[found.end() :]
+    return "", line
+
+
+def _after_line(file: object) -> bytes:
+    """Skips to the end of the line that `file` stands in; gives what of the last block belongs to the next line."""
+    while block := file.read(BLOCK):  # type: ignore[attr-defined] # a binary file
+        _, end, rest = block.partition(b"\n")
+        if end:
+            kept: bytes = rest
+            return kept
+    return b""

@@ -1,0 +1,111 @@
+"""Lines of TensorRT logs of builds and loads that failed: what each means, and what to do."""
+
+from __future__ import annotations
+
+from parityscope.logs._records import Meaning
+
+__all__ = ["FAILURES"]
+
+_ISSUE = "https://github.com/NVIDIA/TensorRT/issues"
+
+FAILURES = (
+    Meaning(
+        name="Myelin version mismatch",
+        hint="myelinVersionMismatch",
+        pattern=r"myelinVersionMismatch : (.+)",
+        effect="harmful",
+        means="the engine's compiler refuses the libraries that are loaded",
+        why="the engine cannot run",
+        code="ENV201",
+        role="cause",
+        fix="install the library versions that the line names",
+        source=f"{_ISSUE}/1292",
+    ),
+    Meaning(
+        name="plan of another version",
+        hint="engine plan file is not compatible",
+        pattern=r"expecting library version (\S+ got [\d.]+)",
+        effect="harmful",
+        means="the engine was built by another version of TensorRT",
+        why="it cannot be loaded",
+        code="ENV203",
+        role="cause",
+        fix="build it again with this version, or build version-compatible engines (8.6 and newer)",
+        command="trtexec --onnx=model.onnx --versionCompatible --saveEngine=model.plan",
+        source=f"{_ISSUE}/2983",
+    ),
+    Meaning(
+        name="plan of another format",
+        hint="kSERIALIZATION_VERSION",
+        pattern=r"Serialization assertion \S* == kSERIALIZATION_VERSION failed",
+        effect="harmful",
+        means="the file is an engine of another version, truncated, or no engine",
+        why="it cannot be loaded",
+        code="ENV203",
+        role="cause",
+        fix="build it again with this version",
+    ),
+    Meaning(
+        name="plan of another compute capability",
+        hint="generated on an incompatible device",
+        pattern=r"expecting compute (\S+ got compute [\d.]+)",
+        effect="harmful",
+        means="the engine was built for a GPU of another compute capability",
+        why="it cannot be loaded",
+        code="ENV203",
+        role="cause",
+        fix="build it on the GPU that runs it",
+        source=f"{_ISSUE}/564",
+    ),
+    Meaning(
+        name="boolean tensor marked as output",
+        hint="node can not be handled by Myelin",
+        pattern=r"\(?\[?([^(\]]*?)\]?\s*requires bool(?: or uint8)? I/O but node can not be handled by Myelin",
+        effect="harmful",
+        means="a boolean (or shape) tensor was made an output, which the builder cannot do outside of a fused region",
+        why="marking every tensor (mark all) breaks the build or the fusions: "
+        "whether the engine without marks is right, this does not say",
+        code="FUS201",
+        role="cause",
+        fix="do not mark all; mark chosen tensors, or read unfused tensors as debug tensors (10.12 and newer)",
+        command="trtexec --onnx=model.onnx --markUnfusedTensorsAsDebugTensors --saveAllDebugTensors=numpy",
+        source=f"{_ISSUE}/1698",
+    ),
+    Meaning(
+        name="no kernel for a node",
+        hint="Could not find any implementation for node",
+        pattern=r"Could not find any implementation for node (.+?)\.?\)?$",
+        effect="harmful",
+        means="no kernel runs this node under the build's constraints",
+        why="the build fails: too little memory, a type that no kernel has, or a fault of the builder",
+        code="FUS202",
+        role="cause",
+        fix="give more workspace memory, and write types into the ONNX graph instead of constraints",
+        command="trtexec --onnx=model.onnx --memPoolSize=workspace:8192",
+        source=f"{_ISSUE}/2232",
+    ),
+    Meaning(
+        name="illegal memory access",
+        hint="an illegal memory access was encountered",
+        pattern=r"an illegal memory access was encountered",
+        effect="harmful",
+        means="a kernel read or wrote outside of its buffers",
+        why="buffers of the wrong size or type, a plug-in, or a fault of TensorRT; nothing computed after it can be trusted",
+        code="RUN201",
+        role="cause",
+        fix="allocate by the engine's own shapes and types, and run the program under compute-sanitizer",
+        command="compute-sanitizer trtexec --loadEngine=model.plan",
+    ),
+    Meaning(
+        name="feature gone from this version",
+        hint="is not available on TensorRT version",
+        pattern=r"(\S.*?) is not available on TensorRT version (\S+)",
+        effect="harmful",
+        means="Polygraphy was asked for something that TensorRT 11 has dropped (weak typing, calibration, tactic files)",
+        why="nothing was built",
+        code="ENV205",
+        role="cause",
+        fix="write the precision into the ONNX graph",
+        command="parityscope repair model.onnx --candidate TARGET --inputs DATA -o fixed.onnx",
+    ),
+)

@@ -1,0 +1,120 @@
+"""A log's lines -> a `Log`, in one pass.
+
+Memory is bounded by the network, not by the log: names of layers, fusions and weights are kept, the lines that autotuning
+prints by the million are counted.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from parityscope.errors import ParityError
+from parityscope.logs import _taking
+from parityscope.logs._ending import endings, refuse_binary, refuse_other
+from parityscope.logs._facts import flags_of
+from parityscope.logs._lines import is_noise, lines_of, split_prefix, text_of
+from parityscope.logs._records import Log
+from parityscope.logs._taking import Read, take
+from parityscope.records import Skip
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["read_log"]
+
+
+def read_log(path: Path) -> Log:
+    """Everything that the log at `path` says.
+
+    Raises:
+        ParityError: there is no such file, or it is no log of TensorRT, trtexec or Polygraphy.
+    """
+    if not path.is_file():
+        raise ParityError(f"there is no log {path}", where=str(path), fix="give the path of a text file")
+    refuse_binary(path)
+    read = Read()
+    noise = 0
+    for line in lines_of(path):
+        read.number += 1
+        if is_noise(line):
+            noise += 1
+            continue
+        severity, text = split_prefix(text_of(line))
+        if severity:
+            read.severities[severity] += 1
+        take(read, severity, text)
+    read.severities["V"] += noise
+    read.known += noise
+    if not read.known:
+        refuse_other(path, read.number)
+    return _log(path, read)
+
+
+def _log(path: Path, read: Read) -> Log:
+    flags = flags_of(read.command)
+    with path.open("rb") as file:
+        file.seek(-1, 2)
+        whole = file.read(1) == b"\n"
+    skipped = list(
+        endings(
+            tool=read.tool,
+            outcome=read.outcome,
+            builds=read.builds,
+            finished=read.finished,
+            severities=read.severities,
+            whole=whole,
+            layers=len(read.layers),
+        )
+    )
+    skipped += [
+        Skip(what=kind, reason=f"more than {_taking.MOST:,} of them: the rest is left out")
+        for kind in sorted(read.capped)
+    ]
+    return Log(
+        path=path,
+        nbytes=path.stat().st_size,
+        lines=read.number,
+        tool=read.tool or ("polygraphy" if "Polygraphy" in read.versions else "logger"),
+        versions=MappingProxyType(read.versions),
+        facts=MappingProxyType(read.facts),
+        tf32=_tf32(read, flags),
+        flags=tuple(f"--{name}" + (f"={value}" if value else "") for name, value in flags.items()),
+        command=read.command,
+        outcome=read.outcome,
+        severities=MappingProxyType(dict(read.severities)),
+        builds=max(read.builds, read.finished > 0),
+        noted=tuple(read.notes.noted()),
+        unexplained=tuple(read.unexplained.values()),
+        weights=tuple(read.weights.issues()),
+        layers=tuple(read.layers.values()),
+        fusions=tuple(read.fusions),
+        removed=tuple(read.removed),
+        layer_counts=tuple(read.layer_counts),
+        reformats=read.reformats,
+        tactics=MappingProxyType(read.tactics),
+        tensors=tuple(read.tensors.values()),
+        parsed=tuple(read.parsed.values()),
+        made=MappingProxyType(read.made),
+        foreign=MappingProxyType(read.foreign),
+        refused=tuple(read.refused),
+        timings=tuple(read.timings),
+        layer_times=MappingProxyType(read.layer_times),
+        skipped=tuple(skipped),
+    )
+
+
+def _tf32(read: Read, flags: dict[str, str]) -> str:
+    """Says "on" or "off" with the line or option that tells it; empty when the log does not."""
+    notes = read.notes.held
+    if "noTF32" in flags:
+        return "off (--noTF32)"
+    if "no TF32 in this GPU" in notes:
+        return "off (this GPU has none)"
+    if "TF32 off by default (Polygraphy)" in notes:
+        return "off (Polygraphy's default)"
+    if builder := read.facts.get("builder flags"):
+        return "on (builder flags)" if "TF32" in builder.split(", ") else "off (builder flags)"
+    if "TF32 on by default (trtexec)" in notes:
+        return "on (trtexec's default)"
+    return "on (trtexec's default)" if read.tool == "trtexec" and "onnx" in flags else ""

@@ -1,0 +1,220 @@
+"""One line of a log after another -> what was read so far.
+
+Each line goes to the parser that knows its beginning; what none knows is looked at as a fact, a meaning, or a warning
+that nothing is known about. Each kind of entry is capped at `MOST`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from parityscope.logs._facts import FACTS, banner, performance, profile_row
+from parityscope.logs._fusing import counted, fused, made_for, removed
+from parityscope.logs._layers import detailed_layer, io_tensor, plain_layer
+from parityscope.logs._noting import Notes
+from parityscope.logs._parsing import network_tensor, unparsed
+from parityscope.logs._records import Fusion, IOTensor, Line, Timing, Unparsed
+from parityscope.logs._weights import Weights
+from parityscope.logs.names import metadata_nodes
+
+if TYPE_CHECKING:
+    from parityscope.logs._records import EngineLayer
+
+__all__ = ["MOST", "Read", "take"]
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+MOST = 200_000  # entries of one kind (chosen): the largest networks have some ten thousand layers
+_UNEXPLAINED = 20  # different warnings and errors without an explanation that are kept (chosen)
+
+
+@dataclass(slots=True)
+class Read:
+    """What was read so far."""
+
+    versions: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, str] = field(default_factory=dict)
+    tool: str = ""
+    command: str = ""
+    outcome: Literal["passed", "failed", "unknown"] = "unknown"
+    severities: Counter[str] = field(default_factory=Counter)
+    builds: int = 0
+    finished: int = 0
+    notes: Notes = field(default_factory=Notes)
+    unexplained: dict[str, Line] = field(default_factory=dict)
+    weights: Weights = field(default_factory=Weights)
+    layers: dict[str, EngineLayer] = field(default_factory=dict)
+    detailed: bool = False
+    fusions: dict[Fusion, None] = field(default_factory=dict)
+    removed: dict[str, None] = field(default_factory=dict)
+    layer_counts: list[tuple[str, int]] = field(default_factory=list)
+    reformats: int = 0
+    tactics: dict[str, str] = field(default_factory=dict)
+    runner: str = ""
+    tensors: dict[str, IOTensor] = field(default_factory=dict)
+    parsed: dict[str, IOTensor] = field(default_factory=dict)
+    made: dict[str, str] = field(default_factory=dict)
+    foreign: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    refused: list[Unparsed] = field(default_factory=list)
+    timings: list[Timing] = field(default_factory=list)
+    layer_times: dict[str, float] = field(default_factory=dict)
+    profile: str = ""
+    number: int = 0
+    known: int = 0
+    capped: set[str] = field(default_factory=set)
+
+
+def take(read: Read, severity: str, text: str) -> None:
+    if severity == "V" or not severity:
+        if text.startswith("Name: ") and ", LayerType: " in text:
+            _layer(read, detailed_layer(text, read.number), detailed=True)
+            return
+        if text.startswith(" Name: ") and ", IOMode: " in text:
+            _keep(read, read.tensors, io_tensor(text))
+            return
+        if text.startswith("  List of affected weights") or read.weights.lists_next:
+            read.known += read.weights.add(text, read.number)
+            return
+        if _verbose(read, text):
+            read.known += 1
+            return
+    if read.profile and _profile(read, text):
+        return
+    _say(read, severity, text)
+
+
+def _verbose(read: Read, text: str) -> bool:
+    """Takes a line of the builder's or the parser's verbose output; False if it is none of the known ones."""
+    if text.startswith("--------------- Timing Runner: "):
+        read.runner = text[len("--------------- Timing Runner: ") :].rpartition(" (")[0]
+    elif text.startswith(">>>>>>>>>>>>>>> Chose Runner Type: "):
+        _put(read, "tactics", read.tactics, read.runner, text[len(">>>>>>>>>>>>>>> Chose Runner Type: ") :])
+    elif text.startswith("Layer("):
+        _layer(read, plain_layer(text, read.number), detailed=False)
+    elif text.startswith("Registering layer: "):
+        made = made_for(text)
+        if made is not None:
+            _put(read, "made", read.made, *made)
+    elif text.startswith("Running: "):
+        if "ConstShuffleFusion" in text:
+            read.notes.add(text, read.number)
+    elif "Fus" in text and (fusion := fused(text)) is not None:
+        _put(read, "fusions", read.fusions, fusion, None)
+        if fusion.rule == "ConstShuffleFusion":
+            read.notes.add(text, read.number)
+    elif text.startswith(("Removing ", "Eliminating ")) and (name := removed(text)):
+        _put(read, "removed", read.removed, name, None)
+    elif (text.startswith(("After ", "Original: "))) and (count := counted(text)) is not None:
+        if count[0] == "original":
+            read.builds += 1
+            read.layers.clear()
+            read.tensors.clear()
+            read.layer_counts.clear()
+        read.layer_counts.append(count)
+    elif text.startswith("ForeignNode ") and " metadata: " in text:
+        name, _, metadata = text[len("ForeignNode ") :].partition(" metadata: ")
+        _put(read, "foreign", read.foreign, name, metadata_nodes(metadata))
+    elif text.startswith(("Adding network input: ", "Marking ")) and (tensor := network_tensor(text)) is not None:
+        read.parsed[f"{tensor.mode} {tensor.name}"] = tensor
+    else:
+        return False
+    return True
+
+
+def _say(read: Read, severity: str, text: str) -> None:
+    """Takes a line that may be a fact, a meaning, or a warning that nobody explained yet."""
+    if read.weights.add(text, read.number):
+        read.known += 1
+        if "encountered issues" not in text:
+            return
+    if text.startswith("&&&&") and (found := banner(text)) is not None:
+        state, program, product, version, command = found
+        read.tool, read.command = program, command
+        read.versions[product] = version
+        _end(read, state)
+        read.known += 1
+        return
+    for fact in FACTS:
+        if fact.hint in text and (match := fact.pattern.search(text)):
+            held = read.versions if fact.version else read.facts
+            held[fact.key] = next(group for group in match.groups() if group).strip()
+            read.known += 1
+            read.finished += fact.key in {"engine generated in", "engine built in"}
+    if text.startswith("RUNNING | Command: "):
+        read.tool, read.command = "polygraphy", text.partition("Command: ")[2]
+        read.known += 1
+    elif text.startswith(("PASSED | ", "FAILED | ")):
+        _end(read, text[:6])
+    elif text.startswith("=== Profile ("):
+        read.profile = "?"
+    elif (found_times := performance(text)) is not None:
+        what, times = found_times
+        read.timings.extend(Timing(what=f"{what}, {name}", milliseconds=value) for name, value in times.items())
+    elif (tensor := network_tensor(text)) is not None:
+        held_tensors = read.parsed if text.startswith(("Adding", "Marking")) else read.tensors
+        held_tensors[f"{tensor.mode} {tensor.name}"] = tensor
+    elif (refused := unparsed(text)) is not None and severity == "E":
+        read.refused.append(refused)
+        read.known += 1
+    explained = read.notes.add(text, read.number)
+    read.known += explained
+    if severity in {"W", "E"} and not explained:
+        read.known += 1
+        if len(read.unexplained) < _UNEXPLAINED and _shape_of(text) not in read.unexplained:
+            read.unexplained[_shape_of(text)] = Line(number=read.number, severity=severity, text=text[:400])
+
+
+def _shape_of(text: str) -> str:
+    """A line without its numbers, so that the same warning with other numbers counts once."""
+    return "".join("#" if letter.isdigit() else letter for letter in text[:200])
+
+
+def _profile(read: Read, text: str) -> bool:
+    """Takes a line of trtexec's per-layer profile; the table ends at the first line that is no row."""
+    if "Layer" in text and "Time" in text:
+        read.profile = "last" if text.strip().startswith("Layer") else "first"
+        return True
+    row = profile_row(text, name_first=read.profile == "last")
+    if row is None or row[0] == "Total":
+        read.profile = ""
+        return row is not None
+    _put(read, "layer_times", read.layer_times, *row)
+    return True
+
+
+def _layer(read: Read, layer: EngineLayer | None, *, detailed: bool) -> None:
+    """Keeps a layer. An engine may be printed twice (--verbose and --dumpLayerInfo): the last and the detailed list counts."""
+    if layer is None:
+        return
+    read.known += 1
+    first = next(iter(read.layers.values()), layer)
+    again = first is not layer and (first.name, first.kind) == (layer.name, layer.kind)
+    if again or detailed != read.detailed:
+        read.layers.clear()
+        read.reformats = 0
+    read.detailed = detailed
+    read.reformats += layer.kind == "Reformat"
+    _put(read, "layers", read.layers, f"{layer.name}#{len(read.layers)}", layer)
+
+
+def _keep(read: Read, held: dict[str, IOTensor], tensor: IOTensor | None) -> None:
+    if tensor is not None:
+        held[f"{tensor.mode} {tensor.name}"] = tensor
+        read.known += 1
+
+
+def _put(read: Read, kind: str, held: dict[_K, _V], key: _K, value: _V) -> None:
+    if len(held) < MOST:
+        held[key] = value
+    else:
+        read.capped.add(kind)
+
+
+def _end(read: Read, state: str) -> None:
+    if state == "PASSED":
+        read.outcome = "passed"
+    elif state == "FAILED":
+        read.outcome = "failed"

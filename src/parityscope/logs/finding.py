@@ -1,0 +1,205 @@
+"""What a log says, as findings: causes first, each with the line it rests on, what it means and what to do."""
+
+from __future__ import annotations
+
+import fnmatch
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from parityscope.logs.comparing import layer_of
+from parityscope.records import Finding, OfferedRepair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from parityscope.logs._records import EngineLayer, Log, Noted, WeightIssue
+    from parityscope.logs.comparing import LogPair
+
+__all__ = ["find", "find_between", "find_pair"]
+
+_ROLES = ("cause", "contributing", "information")
+_TYPE_NAMES = {"fp32": "Float", "fp16": "Half", "bf16": "BFloat16", "int8": "Int8"}
+_SHOWN = 8  # names in a claim (chosen); the details hold them all
+_KINDS: Mapping[str, tuple[str, str, str, str]] = {
+    "overflow": (
+        "RNG201",
+        "cause",
+        "beyond {form}: they were set to its largest finite number",
+        "the engine computes with other weights than the model; every layer after them inherits the error",
+    ),
+    "underflow": (
+        "RNG202",
+        "information",
+        "smaller than {form}'s smallest number: they were set to it",
+        "absolute changes of at most 6e-8 in FP16; harmful only where such weights are multiplied by large values",
+    ),
+    "subnormal": (
+        "RNG203",
+        "information",
+        "subnormal in {form}: they keep fewer digits",
+        "harmless with few exceptions: the numbers are below 6.1e-5 in FP16 and rarely decide anything",
+    ),
+}
+
+
+def find(log: Log) -> tuple[Finding, ...]:
+    """The findings of one log."""
+    found = [
+        *(_weights(issue) for issue in log.weights),
+        *_refused(log),
+        *_not_honoured(log),
+        *_kernels(log),
+        *(_noted(noted) for noted in log.noted if noted.meaning.code),
+    ]
+    return tuple(sorted(found, key=lambda finding: _ROLES.index(finding.role)))
+
+
+def find_pair(pair: LogPair) -> tuple[Finding, ...]:
+    """The findings of both logs, each with the log that it is from, those of both once; then what differs between them."""
+    ours, theirs = find(pair.reference), find(pair.candidate)
+    claims = ({(one.code, one.claim) for one in ours}, {(one.code, one.claim) for one in theirs})
+    found = []
+    for one in ours:
+        both = (one.code, one.claim) in claims[1]
+        found.append(replace(one, title=f"{one.title} ({'both logs' if both else pair.reference.path.name})"))
+    found += [
+        replace(one, title=f"{one.title} ({pair.candidate.path.name})")
+        for one in theirs
+        if (one.code, one.claim) not in claims[0]
+    ]
+    return tuple(sorted((*found, *find_between(pair)), key=lambda finding: _ROLES.index(finding.role)))
+
+
+def find_between(pair: LogPair) -> tuple[Finding, ...]:
+    """What differs between two builds in a way that changes numbers."""
+    found = []
+    for difference in pair.differences:
+        told = bool(difference.reference and difference.candidate)
+        if difference.what == "TF32" and told and difference.reference[:3] != difference.candidate[:3]:
+            claim = f"TF32 is {difference.reference} in one build and {difference.candidate} in the other"
+            found.append(_finding("ACC202", "TF32 differs between the builds", "contributing", claim, {}))
+        if (
+            difference.what == "inputs in engine order"
+            and told
+            and _permuted(difference.reference, difference.candidate)
+        ):
+            claim = (
+                f"the engines have their inputs in another order: {difference.reference}, and {difference.candidate}; a program "
+                "that binds by position feeds one of them wrongly"
+            )
+            found.append(_finding("BND202", "inputs in another order", "contributing", claim, {}))
+    retyped = [node for node in pair.nodes if node.retyped]
+    if retyped:
+        shown = ", ".join(
+            f"{each.node} ({'/'.join(each.reference.types)} -> {'/'.join(each.candidate.types)})"
+            for each in retyped[:_SHOWN]
+        )
+        claim = (
+            f"{len(retyped)} of {len(pair.nodes)} nodes write another type in the second build: {shown}{_more(retyped)}"
+        )
+        details = {"nodes": [each.node for each in retyped]}
+        found.append(_finding("CST205", "other types in the engine", "information", claim, details))
+    return tuple(found)
+
+
+def _weights(issue: WeightIssue) -> Finding:
+    code, role, what, why = _KINDS[issue.kind]
+    names = f" ({', '.join(issue.names[:_SHOWN])}{_more(issue.names)})" if issue.names else ""
+    count = "1 weight has" if issue.count == 1 else f"{issue.count:,} weights have"
+    claim = f"{count} elements {what.format(form=issue.format)}{names}; {why}"
+    repairs: tuple[OfferedRepair, ...] = ()
+    if issue.kind == "overflow":
+        repairs = (
+            OfferedRepair(
+                repair="scale_into_range",
+                text="fold or rescale these weights in the ONNX graph, or keep their nodes in FP32",
+                command="parityscope repair model.onnx --candidate TARGET --inputs DATA -o fixed.onnx",
+            ),
+        )
+    details = {"line": issue.line, "weights": list(issue.names), "format": issue.format}
+    return _finding(code, f"weights: {issue.kind} in {issue.format}", role, claim, details, repairs)
+
+
+def _refused(log: Log) -> Iterator[Finding]:
+    for node in log.refused:
+        claim = f"the parser refused {node.node}{f' ({node.operator})' if node.operator else ''}: {node.reason}"
+        yield _finding("EXP201", "node refused by the parser", "cause", claim, {"node": node.node})
+
+
+def _not_honoured(log: Log) -> Iterator[Finding]:
+    """Layers that were asked for a type with --layerPrecisions and whose fused layer writes others."""
+    asked = next((flag.partition("=")[2] for flag in log.flags if flag.startswith("--layerPrecisions=")), "")
+    layers = layer_of(log)
+    missed: list[tuple[str, str, EngineLayer]] = []
+    for item in asked.split(",") if asked and layers else ():
+        name, _, wanted = item.rpartition(":")
+        dtype = _TYPE_NAMES.get(wanted.strip().lower(), "")
+        for node, layer in layers.items():
+            if dtype and fnmatch.fnmatchcase(node, name) and layer.types and dtype not in layer.types:
+                missed.append((node, wanted, layer))
+    if missed:
+        shown = ", ".join(
+            f"{node} (asked {wanted}, writes {'/'.join(layer.types)})" for node, wanted, layer in missed[:_SHOWN]
+        )
+        claim = (
+            f"{len(missed)} nodes do not have the precision that was asked for in the engine: {shown}{_more(missed)}"
+        )
+        details = {"nodes": [node for node, _, _ in missed], "layers": sorted({layer.name for _, _, layer in missed})}
+        yield _finding("CST204", "precision not honoured inside a fused layer", "contributing", claim, details)
+
+
+def _kernels(log: Log) -> Iterator[Finding]:
+    """Layers whose kernel's own name says that it rounds to TF32, or that it sums in FP16."""
+    rounding = [layer for layer in log.layers if "tf32" in layer.tactic.lower()]
+    if rounding:
+        claim = f"{len(rounding)} layers run kernels that round to TF32: {_names_of(rounding)}"
+        details = {"layers": [layer.name for layer in rounding]}
+        yield _finding("ACC203", "kernels in TF32", "contributing", claim, details)
+    # NVIDIA's kernels name their types, the sum's last: f16f16_f16f32_f32 sums in FP32, f16f16_f16f16_f16 in FP16.
+    summing = [layer for layer in log.layers if "f16f16_f16f16_f16" in layer.tactic.lower()]
+    if summing:
+        claim = f"{len(summing)} layers run kernels whose names say that they sum in FP16: {_names_of(summing)}"
+        details = {"layers": [layer.name for layer in summing]}
+        yield _finding("ACC204", "sums in FP16", "contributing", claim, details)
+
+
+def _names_of(layers: list[EngineLayer]) -> str:
+    return ", ".join(layer.name for layer in layers[:_SHOWN]) + _more(layers)
+
+
+def _noted(noted: Noted) -> Finding:
+    meaning = noted.meaning
+    names = f": {', '.join(noted.facts[:_SHOWN])}{_more(noted.facts)}" if noted.facts else ""
+    claim = f"{meaning.means}{names}; {meaning.why}"
+    repairs = (OfferedRepair(repair=meaning.name, text=meaning.fix, command=meaning.command),) if meaning.fix else ()
+    details = {"line": noted.line, "lines": noted.count, "names": list(noted.facts)}
+    return _finding(meaning.code, meaning.name, meaning.role, claim, details, repairs)
+
+
+def _finding(
+    code: str,
+    title: str,
+    role: Any,
+    claim: str,
+    details: Mapping[str, Any],
+    repairs: tuple[OfferedRepair, ...] = (),
+) -> Finding:
+    return Finding(
+        code=code,
+        title=title,
+        role=role,
+        claim=claim,
+        confidence=1.0,
+        confidence_from="the log says so; what it does to the outputs is for a comparison to measure",
+        details=details,
+        repairs=repairs,
+    )
+
+
+def _permuted(one: str, other: str) -> bool:
+    return sorted(one.split(", ")) == sorted(other.split(", "))
+
+
+def _more(items: object) -> str:
+    left = len(items) - _SHOWN  # type: ignore[arg-type] # any sized thing
+    return f" and {left} more" if left > 0 else ""

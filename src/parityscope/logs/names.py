@@ -1,0 +1,89 @@
+"""Which ONNX nodes a TensorRT layer stands for: from its metadata, or else from its name.
+
+Metadata (8.6 and newer) is a list of `[ONNX Layer: NAME]`, joined by nothing or by the character 0x1E. Names of fused layers
+are built by the builder:
+
+* `a + b`: a and b fused; parts are joined by " + " (0x1E in some versions);
+* `PWN(x)` and `PWN(PWN(a), b)`: one pointwise kernel;
+* `{ForeignNode[a...b]}`: everything between a and b was handed to another compiler (Myelin); what lies in between is only in
+  the metadata;
+* `(Unnamed Layer* 12) [Shuffle]`: a layer that the parser added for a node and that has no name of its own;
+* `ONNXTRT_Broadcast_3`, `ONNXTRT_ShapeShuffle_3`, `..._clone_1`: layers that the parser added;
+* `Reformatting CopyNode for Input Tensor 0 to X`: a change of layout or type, put in by the builder;
+* `__myl_CastMul_myl0_3`, `X_myl0_3`: a kernel that Myelin generated for a region.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["is_helper", "is_reformat", "metadata_nodes", "name_nodes", "parts_of"]
+
+_ONNX_LAYER = re.compile(r"\[ONNX Layer: (.*?)\](?=\x1e|\x1f|\[ONNX Layer: |\s*$)")
+_HELPER = re.compile(
+    r"\(Unnamed Layer\* \d+\) \[|ONNXTRT_|__my|shuffle_between_|squeeze_after_|unsqueeze_node_after_|reshape_before_"
+    r"|copy_d2h_|copy_h2d_|jmp__|\$\$myelin\$\$"
+)
+_MYELIN_END = re.compile(r"_myl\d+_\d+$")
+_WRAPPED = re.compile(r"(?:PWN|pwn)\(")
+
+
+def metadata_nodes(text: str) -> tuple[str, ...]:
+    """The ONNX nodes that a metadata string lists, each once, in its order.
+
+    A node inside of a branch stands there as `node | branch_graph (then_branch) | the_if (If)`: the first part is its name.
+    """
+    return tuple(dict.fromkeys(item.partition(" | ")[0] for item in _ONNX_LAYER.findall(text)))
+
+
+def parts_of(name: str) -> tuple[str, ...]:
+    """The layers that a fused layer's name is built of."""
+    text = name.strip()
+    if text.startswith("{ForeignNode[") and text.endswith("]}"):
+        first, _, last = text[len("{ForeignNode[") : -2].partition("...")
+        return tuple(dict.fromkeys(part for end in (first, last) for part in parts_of(end) if part))
+    pieces = _split(text)
+    if len(pieces) > 1:
+        return tuple(dict.fromkeys(part for piece in pieces for part in parts_of(piece)))
+    if _WRAPPED.match(text) and text.endswith(")"):
+        return parts_of(text[4:-1])
+    return (text,) if text else ()
+
+
+def name_nodes(name: str) -> tuple[str, ...]:
+    """The ONNX nodes that a layer's name gives away; layers that parser and builder added are left out."""
+    if is_reformat(name):
+        return ()
+    return tuple(_MYELIN_END.sub("", part) for part in parts_of(name) if not is_helper(part))
+
+
+def is_helper(name: str) -> bool:
+    """Whether parser or builder made this name up."""
+    return _HELPER.match(name) is not None
+
+
+def is_reformat(name: str) -> bool:
+    """Whether the layer only changes layout or type."""
+    return name.startswith("Reformatting CopyNode")
+
+
+def _split(text: str) -> list[str]:
+    """Splits at " + ", ", " and 0x1E outside of parentheses."""
+    pieces, depth, start, index = [], 0, 0, 0
+    while index < len(text):
+        if text[index] == "(":
+            depth += 1
+        elif text[index] == ")":
+            depth -= 1
+        elif depth == 0:
+            width = (
+                3 if text.startswith(" + ", index) else 2 if text.startswith(", ", index) else text[index] in "\x1e\x1f"
+            )
+            if width:
+                pieces.append(text[start:index].strip())
+                index += width
+                start = index
+                continue
+        index += 1
+    pieces.append(text[start:].strip())
+    return pieces

@@ -1,0 +1,93 @@
+"""The page of each code that a log can give, for `parityscope explain`: made of the meanings, which are its only source."""
+
+from __future__ import annotations
+
+from parityscope.logs.meanings import MEANINGS
+
+__all__ = ["log_codes", "log_page"]
+
+# Codes that are put together from several lines, or from two logs, in the words that their findings use.
+_COMPOSED = {
+    "RNG201": (
+        "Weights overflow: the builder set elements beyond the format's range to its largest finite number.",
+        (
+            "Harmful: the engine computes with other weights than the model, and every layer behind inherits the "
+            'error. The line after it ("List of affected weights", in verbose logs) names them.'
+        ),
+        "To do: fold or rescale these weights in the ONNX graph, or keep their nodes in FP32: parityscope repair.",
+    ),
+    "RNG202": (
+        "Weights underflow: elements smaller than the format's smallest number were set to it.",
+        (
+            "Rarely harmful: absolute changes of at most 6e-8 in FP16, which matter only where such a weight is "
+            "multiplied by large values."
+        ),
+    ),
+    "RNG203": (
+        "Weights are subnormal: elements keep fewer digits.",
+        "Harmless with few exceptions: the numbers are below 6.1e-5 in FP16 and rarely decide anything.",
+    ),
+    "ACC202": (
+        "TF32 is on in one of two builds.",
+        "Their products differ by about 3e-4 for this reason alone.",
+        "To do: build both with TF32 off (trtexec --noTF32).",
+    ),
+    "ACC203": (
+        "Layers run kernels whose names say that they round to TF32.",
+        "Each such product has a relative error of about 3e-4 where FP32 has 3e-7.",
+        "To do: build with TF32 off (trtexec --noTF32) and compare again.",
+    ),
+    "ACC204": (
+        "Layers run kernels whose names say that they sum in FP16.",
+        "Long sums lose digits and overflow at 65504, also where inputs and result fit.",
+        "To do: keep these nodes in FP32 (parityscope repair), or build with a version that sums them in FP32.",
+    ),
+    "BND202": (
+        "Inputs are in another order: in two engines, or in the engine and the file.",
+        "Harmful for a program that binds by position: inputs of one type and shape are exchanged and nothing fails.",
+        "To do: bind by name.",
+    ),
+    "BND203": (
+        "Inputs of one type and shape: a program that binds by position can swap them and nothing fails.",
+        "To do: bind by name, or feed them in the order that the finding gives.",
+    ),
+    "CST204": (
+        "A layer was asked for a type and its fused layer writes another.",
+        "The request was lost inside of a fused layer.",
+        "To do: write the precision into the ONNX graph: parityscope repair.",
+    ),
+    "CST205": (
+        "Nodes write another type in one of two engines.",
+        "What a conversion is meant to do; a node that was to stay in FP32 and is among them did not.",
+    ),
+    "EXP201": (
+        "TensorRT refuses a node, or the whole network.",
+        "Nothing is built.",
+        "To do: export with operators that it knows, or load the plug-in; parityscope network names every node.",
+    ),
+}
+
+
+def log_codes() -> tuple[str, ...]:
+    """Every code that a finding of a log or of a network view can have, in order."""
+    return tuple(sorted({*_COMPOSED, *(meaning.code for meaning in MEANINGS if meaning.code)}))
+
+
+def log_page(code: str) -> str:
+    """The page of a code; KeyError if there is none."""
+    if code in _COMPOSED:
+        return "\n\n".join(_COMPOSED[code])
+    told = [meaning for meaning in MEANINGS if meaning.code == code]
+    if not told:
+        raise KeyError(code)
+    pages = []
+    for meaning in told:
+        lines = [f"{meaning.name}: {meaning.means}.", "", f"{meaning.effect.capitalize()}: {meaning.why}."]
+        if meaning.fix:
+            lines += ["", f"To do: {meaning.fix}."]
+        if meaning.command:
+            lines += ["", f"    {meaning.command}"]
+        if meaning.source:
+            lines += ["", f"Source: {meaning.source}"]
+        pages.append("\n".join(lines))
+    return "\n\n".join(pages)

@@ -1,0 +1,140 @@
+"""What a log, or a pair of logs, says as strict JSON: `schema` first, findings in the shape that a study's have.
+
+`verdict` is "beyond" with a cause, "incomplete" without one if the log is cut or a pair could not be compared layer by layer,
+else "within".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from parityscope.report._plain import plain, plain_items
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from parityscope.logs import EngineLayer, Log, LogPair, NodePair
+    from parityscope.records import Finding, Skip
+
+__all__ = ["SCHEMA", "document"]
+
+SCHEMA = "parityscope/1"
+_ROLES = ("cause", "contributing", "information")
+
+
+def document(
+    log: Log, findings: Sequence[Finding], *, version: str, command: str = "", pair: LogPair | None = None
+) -> dict[str, Any]:
+    """Everything that is said about one log, or about two with `pair`; `findings` are then those of both."""
+    skipped = (*log.skipped, *(pair.candidate.skipped + pair.skipped if pair else ()))
+    held: dict[str, Any] = {
+        "schema": SCHEMA,
+        "kind": "log",
+        "tool": {"name": "parityscope", "version": version},
+        "command": command,
+        "verdict": _verdict(findings, skipped),
+        "counts": {role: sum(one.role == role for one in findings) for role in _ROLES},
+        "findings": [plain(one) for one in findings],
+        "reference": _log(log),
+        "candidate": _log(pair.candidate) if pair else None,
+        "comparison": _pair(pair) if pair else None,
+        "skipped": [plain(skip) for skip in skipped],
+    }
+    return plain_items(held)
+
+
+def _verdict(findings: Sequence[Finding], skipped: Sequence[Skip]) -> str:
+    if any(finding.role == "cause" for finding in findings):
+        return "beyond"
+    cut = any(skip.asked or skip.what.startswith("the end of") for skip in skipped)
+    return "incomplete" if cut else "within"
+
+
+def _log(log: Log) -> Mapping[str, Any]:
+    return {
+        "path": str(log.path),
+        "name": log.path.name,
+        "nbytes": log.nbytes,
+        "lines": log.lines,
+        "severities": log.severities,
+        "tool": log.tool,
+        "command": log.command,
+        "outcome": log.outcome,
+        "builds": int(log.builds),
+        "versions": log.versions,
+        "facts": log.facts,
+        "tf32": log.tf32,
+        "precision": log.precision,
+        "inputs": _tensors(log, "input"),
+        "outputs": _tensors(log, "output"),
+        "weights": [plain(issue) for issue in log.weights],
+        "explained": [
+            {
+                "name": noted.meaning.name,
+                "effect": noted.meaning.effect,
+                "means": noted.meaning.means,
+                "why": noted.meaning.why,
+                "count": noted.count,
+                "line": noted.line,
+                "text": noted.text,
+                "names": noted.facts,
+                "names_left_out": noted.facts_left_out,
+                "source": noted.meaning.source,
+            }
+            for noted in log.noted
+        ],
+        "unexplained": [plain(line) for line in log.unexplained],
+        "layers": [_layer(layer, log) for layer in log.layers],
+        "layer_counts": [{"step": step, "layers": count} for step, count in log.layer_counts],
+        "fusions": [plain(fusion) for fusion in log.fusions],
+        "removed": log.removed,
+        "reformats": log.reformats,
+        "regions": [{"name": name, "nodes": nodes} for name, nodes in log.foreign.items()],
+        "tactics": log.tactics,
+        "refused": [plain(node) for node in log.refused],
+        "timings": [plain(timing) for timing in log.timings],
+    }
+
+
+def _tensors(log: Log, mode: str) -> list[Any]:
+    tensors = log.tensors or log.parsed
+    return [plain(tensor) for tensor in tensors if tensor.mode == mode]
+
+
+def _layer(layer: EngineLayer, log: Log) -> Mapping[str, Any]:
+    return {
+        "name": layer.name,
+        "kind": layer.kind,
+        "nodes": layer.nodes,
+        "told": layer.told,
+        "types": layer.types,
+        "tactic": layer.tactic,
+        "milliseconds": log.layer_times.get(layer.name),
+        "inputs": [plain(tensor) for tensor in layer.inputs],
+        "outputs": [plain(tensor) for tensor in layer.outputs],
+    }
+
+
+def _pair(pair: LogPair) -> Mapping[str, Any]:
+    changed = [node for node in pair.nodes if node.retyped or node.regrouped or node.rekerneled]
+    return {
+        "nodes": len(pair.nodes),
+        "retyped": sum(node.retyped for node in pair.nodes),
+        "regrouped": sum(node.regrouped for node in pair.nodes),
+        "rekerneled": sum(node.rekerneled for node in pair.nodes),
+        "differences": [plain(difference) for difference in pair.differences],
+        "changed": [_node(node) for node in changed],
+        "only_reference": pair.only_reference,
+        "only_candidate": pair.only_candidate,
+    }
+
+
+def _node(node: NodePair) -> Mapping[str, Any]:
+    return {
+        "node": node.node,
+        "retyped": node.retyped,
+        "regrouped": node.regrouped,
+        "rekerneled": node.rekerneled,
+        "reference": {"layer": node.reference.name, "types": node.reference.types, "tactic": node.reference.tactic},
+        "candidate": {"layer": node.candidate.name, "types": node.candidate.types, "tactic": node.candidate.tactic},
+    }

@@ -1,0 +1,22 @@
+"""Logs as one self-contained HTML page: no network, no script; works offline, in dark and light, and printed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from parityscope.report._page import TEMPLATES, embedded, laid_out, text_of
+from parityscope.report.log.view import view
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["as_html"]
+
+_HERE = Path(__file__).parent
+
+
+def as_html(document: Mapping[str, Any]) -> str:
+    """The page of `document`."""
+    values = {"view": view(document), "style": text_of(TEMPLATES / "style.css"), "data": embedded(document)}
+    return laid_out(_HERE / "log.html.j2", values)

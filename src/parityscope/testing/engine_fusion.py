@@ -1,0 +1,80 @@
+"""How well a fusion profile agrees with an engine that TensorRT built: over the edges of the graph.
+
+An edge is a pair of nodes of which the second reads the first, both named by layers of the engine. The profile agrees
+where it says of both "one kernel" or of both "two" as the engine does. Edges at operators that only move numbers are
+counted apart: moving does not round, so a disagreement there changes nothing that a simulation computes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import onnx_ir as ir
+
+    from parityscope.arithmetic.fusion import Fusion
+    from parityscope.logs import EngineLayer
+
+__all__ = ["Agreement", "agreement"]
+
+MOVING = frozenset(
+    {
+        *("Cast", "Concat", "Expand", "Flatten", "Gather", "Identity", "Pad", "Reshape", "Resize", "Slice", "Split"),
+        *("Squeeze", "Transpose", "Unsqueeze"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """Edges between nodes that compute: both say fused, both say apart, or one says otherwise; `moving` are the others."""
+
+    both_fused: int
+    both_apart: int
+    only_profile: int
+    only_engine: int
+    moving: int
+
+    @property
+    def share(self) -> float:
+        """The part of the edges between computing nodes on which they agree; NaN without any."""
+        edges = self.both_fused + self.both_apart + self.only_profile + self.only_engine
+        return (self.both_fused + self.both_apart) / edges if edges else float("nan")
+
+
+def agreement(model: ir.Model, fusion: Fusion, layers: Iterable[EngineLayer]) -> Agreement:
+    """How far `fusion` of `model` agrees with the layers of the engine that was built of it."""
+    kernel = {name: place for place, each in enumerate(fusion.kernels) for name in each.values}
+    inside: dict[str, set[int]] = {}
+    for place, layer in enumerate(layers):
+        for node in layer.nodes:
+            inside.setdefault(node, set()).add(place)
+    counts = {(predicted, real): 0 for predicted in (True, False) for real in (True, False)}
+    moving = 0
+    for maker, name, reader in _edges(model):
+        after = str(reader.outputs[0].name)
+        if not (maker.name in inside and reader.name in inside and name in kernel and after in kernel):
+            continue
+        if maker.op_type in MOVING or reader.op_type in MOVING:
+            moving += 1
+            continue
+        real = bool(inside[str(maker.name)] & inside[str(reader.name)])
+        counts[kernel[name] == kernel[after], real] += 1
+    return Agreement(
+        both_fused=counts[True, True],
+        both_apart=counts[False, False],
+        only_profile=counts[True, False],
+        only_engine=counts[False, True],
+        moving=moving,
+    )
+
+
+def _edges(model: ir.Model) -> Iterator[tuple[ir.Node, str, ir.Node]]:
+    for node in model.graph:
+        for value in node.outputs:
+            for reader, _ in value.uses():
+                if reader.graph is model.graph and reader.outputs:
+                    yield node, str(value.name), reader
