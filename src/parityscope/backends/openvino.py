@@ -17,6 +17,7 @@ friendly names fused into it in `originalLayersNames`.
 from __future__ import annotations
 
 import contextlib
+import functools
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends import Backend, Capture, Probe, Session
@@ -25,6 +26,7 @@ from parityscope.records import ExecutedGraph, ExecutedLayer, Skip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     import numpy as np
 
@@ -65,7 +67,7 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     settings: dict[str, Any] = {"INFERENCE_PRECISION_HINT": _ELEMENT_TYPES[precision], "PERFORMANCE_HINT": "LATENCY"}
     if threads := target.option("threads"):
         settings["INFERENCE_NUM_THREADS"] = int(threads)
-    source = _read(core, model)
+    source = _read(core, model.path)
     declared = len(source.outputs)
     names = {value.name: index for index, value in enumerate(model.outputs)}
     absent: list[Skip] = []
@@ -75,17 +77,15 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     if capture.tensors:
         wanted: Sequence[str] = capture.tensors
         if observe == "layers":
-            plain = _compile(core, source, settings, model)
-            executed = _executed(plain, precision)
-            borders, absent = _borders(model, executed, capture.tensors)
+            executed, written = _undisturbed(model.path, model.sha256, precision, tuple(settings.items()))
+            borders, absent = _borders(model, executed, written, capture.tensors)
             wanted = list(borders)
-            source = _read(core, model)
         captured, missing = _mark(source, [name for name in wanted if name not in names])
         absent.extend(missing)
         if observe == "layers":
             types = {declared + place: borders[name] for name, place in captured.items() if borders[name] in _HALVES}
         source = _read_as_stored(source, types)
-    compiled = _compile(core, source, settings, model)
+    compiled = _compile(core, source, settings, model.path)
     executed = executed or _executed(compiled, precision)
     request = compiled.create_infer_request()
     order = {**names, **{name: declared + position for name, position in captured.items()}}
@@ -115,26 +115,47 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     )
 
 
-def _read(core: Any, model: Model) -> Any:
+def _read(core: Any, path: Path) -> Any:
     try:
-        return core.read_model(str(model.path))
+        return core.read_model(str(path))
     except RuntimeError as error:
         raise ParityError(
             f"OpenVINO cannot read the model: {_first_line(error)}",
-            where=str(model.path),
+            where=str(path),
             fix="check the operators that it names against OpenVINO's list of supported ONNX operators",
         ) from error
 
 
-def _compile(core: Any, source: Any, settings: Mapping[str, Any], model: Model) -> Any:
+def _compile(core: Any, source: Any, settings: Mapping[str, Any], path: Path) -> Any:
     try:
         return core.compile_model(source, "CPU", dict(settings))
     except RuntimeError as error:
         raise ParityError(
             f"OpenVINO cannot compile the model: {_first_line(error)}",
-            where=str(model.path),
+            where=str(path),
             fix="check that plain OpenVINO compiles this model",
         ) from error
+
+
+@functools.lru_cache(maxsize=4)
+def _undisturbed(
+    path: Path, digest: str, precision: str, settings: tuple[tuple[str, Any], ...]
+) -> tuple[ExecutedGraph, Mapping[str, str]]:
+    """The executed graph of the file as it is, and the format of each tensor in which a layer of it ends.
+
+    Every part of a long recording asks for it; `digest` makes another file of the same path another question.
+    """
+    import openvino as ov
+
+    from parityscope.arithmetic.fusion.following import ends, follow
+    from parityscope.case.model import read_graph
+
+    del digest
+    core = ov.Core()
+    executed = _executed(_compile(core, _read(core, path), dict(settings), path), precision)
+    graph = read_graph(path)
+    stored = {name: kernel.stored for kernel in follow(executed, graph).kernels for name in kernel.values}
+    return executed, {name: stored.get(name, "f32") for name in ends(executed, graph)}
 
 
 def _mark(source: Any, wanted: Sequence[str]) -> tuple[dict[str, int], list[Skip]]:
@@ -156,22 +177,19 @@ def _mark(source: Any, wanted: Sequence[str]) -> tuple[dict[str, int], list[Skip
     return positions, absent
 
 
-def _borders(model: Model, executed: ExecutedGraph, wanted: Sequence[str]) -> tuple[dict[str, str], list[Skip]]:
+def _borders(
+    model: Model, executed: ExecutedGraph, written: Mapping[str, str], wanted: Sequence[str]
+) -> tuple[dict[str, str], list[Skip]]:
     """Those of `wanted` in which an executed layer ends, with the format that it writes, and a Skip for each other."""
-    from parityscope.arithmetic.fusion.following import ends, follow
-
-    graph = model.graph()
-    last = ends(executed, graph)
-    stored = {name: kernel.stored for kernel in follow(executed, graph).kernels for name in kernel.values}
     layer_of = {node: layer.name for layer in executed.layers for node in layer.nodes}
     skips = []
     for name in wanted:
-        if name not in last:
+        if name not in written:
             layer = layer_of.get(model.sites[name].node, layer_of.get(name, "")) if name in model.sites else ""
             reason = f"fused into layer {layer}" if layer else "inside a fused layer"
             fix = "observe=all marks it, and changes the fusion"
             skips.append(Skip(what=f"tensor {name}", reason=reason, fix=fix))
-    return {name: stored.get(name, "f32") for name in wanted if name in last}, skips
+    return {name: written[name] for name in wanted if name in written}, skips
 
 
 def _read_as_stored(source: Any, types: Mapping[int, str]) -> Any:
