@@ -3,8 +3,7 @@
 1. Switchable graphs: milliseconds of a run with nothing low, with everything low, with a random half low and with one
    node low, against the same graph with nothing low, against plain ONNX Runtime, and against rebuilding (a fresh
    simulation and session for each assignment).
-2. `predict`: milliseconds a sample for one format, outputs alone and all layers, against plain ONNX Runtime, sessions
-   opened once (the cost of one sample more: a forecast of some samples less one of a single sample).
+2. `predict`: one sample in one format, outputs alone and all layers, against plain ONNX Runtime, sessions opened once.
 
     python bench/switchable.py [--formats f16,bf16] [--models ocr-cls,ocr-rec,ocr-det,minilm-i8]
 
@@ -14,6 +13,7 @@ Prints tables in Markdown; nothing is asserted. The least of several turns; all 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import tempfile
 import time
 from pathlib import Path
@@ -28,7 +28,8 @@ from parityscope.backends.recording import open_target
 from parityscope.backends.switching import Switchboard
 from parityscope.case import Inputs, Model, load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
-from parityscope.forecast import Settings, forecast
+from parityscope.forecast._rows import Crew
+from parityscope.forecast.lockstep import Plan, _meters, _opened, _run_chunk
 from parityscope.records import Target
 from parityscope.testing.models import model_path, ocr_det_input, ocr_rec_input, page_image, rendered_line
 
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROUNDS = 15
-MORE = 6  # samples of a long forecast
+THREADS = 2  # that measure, as `predict` has by default
+MEMORY = 512 << 20  # bytes, likewise
 SEED = 5
 
 
@@ -50,14 +52,14 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as scratch:
         cases = {name: case_of(name, Path(scratch, name)) for name in models}
-        for name, (model, one, _) in cases.items():
+        for name, (model, one) in cases.items():
             for precision in formats:
                 print(switchable_row(name, precision, model, one), flush=True)
         print("\n| model | format | ort ms | outputs alone | all layers | all layers, introduced |")
         print("|---|---|---|---|---|---|")
-        for name, (model, one, more) in cases.items():
+        for name, (model, one) in cases.items():
             for precision in formats:
-                print(forecast_row(name, precision, model, one, more), flush=True)
+                print(forecast_row(name, precision, model, one), flush=True)
 
 
 def switchable_row(name: str, precision: str, model: Model, inputs: Inputs) -> str:
@@ -87,18 +89,53 @@ def switchable_row(name: str, precision: str, model: Model, inputs: Inputs) -> s
     )
 
 
-def forecast_row(name: str, precision: str, model: Model, one: Inputs, more: Inputs) -> str:
-    with open_target(model, Target(backend="ort"), Capture()) as session:
-        plain = best_ms({"ort": lambda: session.run(one.sample(0))})["ort"]
-    found = []
-    for settings in (Settings(layers=False), Settings(introduced=False), Settings()):
-        part = "layers" if settings.layers else "outputs"
+def forecast_row(name: str, precision: str, model: Model, inputs: Inputs) -> str:
+    """What one sample costs with all sessions open, all ways taken in turns."""
+    sample = inputs.sample(0)
+    with contextlib.ExitStack() as stack:
+        crew = stack.enter_context(Crew.of(THREADS))
+        plain = stack.enter_context(open_target(model, Target(backend="ort"), Capture()))
+        simulated = stack.enter_context(open_target(model, Target(backend="sim", precision=precision), Capture()))
+        names = [value.name for value in model.outputs]
+        meters = _meters(plan_of(precision, model, inputs, introduced=False), names)
 
-        def cost(inputs: Inputs, settings: Settings = settings, part: str = part) -> float:
-            return 1e3 * min(forecast(model, inputs, [precision], settings).seconds[part] for _ in range(2))
+        def outputs() -> None:
+            meters.formats[precision].add(names, plain.run(sample), simulated.run(sample), {}, crew)
 
-        found.append((cost(more) - cost(one)) / (MORE - 1) / plain)
-    return f"| {name} | {precision} | {plain:.1f} | " + " | ".join(f"{ratio:.1f}x" for ratio in found) + " |"
+        def layers(*, introduced: bool) -> Callable[[], object]:
+            plan = plan_of(precision, model, inputs, introduced=introduced)
+            tensors = list(model.sites)
+            own = _meters(plan, tensors)
+            chunks = _opened(plan, tensors, own)
+
+            def run() -> None:
+                held: dict[str, dict[str, np.ndarray]] = {"": {}, precision: {}}
+                for chunk in chunks:
+                    _run_chunk(chunk, sample, held, own, crew)
+
+            return run
+
+        best = best_ms(
+            {
+                "ort": lambda: plain.run(sample),
+                "outputs": outputs,
+                "layers": layers(introduced=False),
+                "introduced": layers(introduced=True),
+            }
+        )
+    ratios = " | ".join(f"{best[key] / best['ort']:.1f}x" for key in ("outputs", "layers", "introduced"))
+    return f"| {name} | {precision} | {best['ort']:.1f} | {ratios} |"
+
+
+def plan_of(precision: str, model: Model, inputs: Inputs, *, introduced: bool) -> Plan:
+    return Plan(
+        model=model,
+        inputs=inputs,
+        targets={precision: Target(backend="sim", precision=precision)},
+        memory=MEMORY,
+        threads=THREADS,
+        introduced=introduced,
+    )
 
 
 def best_ms(works: dict[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, float]:
@@ -112,15 +149,13 @@ def best_ms(works: dict[str, Callable[[], object]], rounds: int = ROUNDS) -> dic
     return best
 
 
-def case_of(name: str, folder: Path) -> tuple[Model, Inputs, Inputs]:
-    """The model, one sample, and several."""
+def case_of(name: str, folder: Path) -> tuple[Model, Inputs]:
+    """The model and one sample."""
     model = load_model(model_path(name))
     samples = folder / "samples"
     samples.mkdir(parents=True)
-    for number in range(MORE):
-        write_npz(samples / f"{number:06d}.npz", sample_of(name, model))
-    one = load_inputs(model, str(samples), spool=folder / "one", samples=1)
-    return model, one, load_inputs(model, str(samples), spool=folder / "more")
+    write_npz(samples / "000000.npz", sample_of(name, model))
+    return model, load_inputs(model, str(samples), spool=folder / "one")
 
 
 def sample_of(name: str, model: Model) -> dict[str, np.ndarray]:

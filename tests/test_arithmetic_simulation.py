@@ -390,8 +390,9 @@ def test_tensors_that_only_move_numbers_hold_rounded_ones(precision: str) -> Non
     found = run(simulation, {"x": x}, names)
     for name in names:
         np.testing.assert_array_equal(found[name], round_to(found[name], FORMATS[precision]), err_msg=name)
-    # Input, q and y alone are rounded; every other tensor got no nodes of its own.
-    assert sum(node.op_type == "Cast" for node in simulation.model.graph) == 2 * 3
+    # Input, q and y alone are rounded; every other tensor got no nodes of its own (but those that look for NaN).
+    casts = [node for node in simulation.model.graph if node.op_type == "Cast"]
+    assert sum(node.inputs[0].producer() is None or node.inputs[0].producer().op_type != "IsNaN" for node in casts) == 6
 
 
 def test_the_bound_of_an_old_clip_is_rounded() -> None:
@@ -464,3 +465,38 @@ def test_graphs_without_floats_or_nodes_stay() -> None:
     simulation = simulate(parse(text), "f16")
     assert not simulation.tensors
     assert run(simulation, {"x": np.array([3])})["y"] == [-3]
+
+
+MAXIMA = {
+    "ReduceMax": "ReduceMax<axes=[2,3]>(t)",
+    "ReduceMin": "ReduceMin<axes=[2,3]>(t)",
+    "GlobalMaxPool": "GlobalMaxPool(t)",
+    "MaxPool": "MaxPool<kernel_shape=[4,4]>(t)",
+}
+
+
+@pytest.mark.parametrize("name", MAXIMA)
+@pytest.mark.parametrize("profile", ["none", "onnxruntime-cuda"])
+def test_a_nan_goes_through_a_maximum_wherever_it_stands(name: str, profile: str) -> None:
+    # 16 planes of 4x4 numbers, with one NaN in each at another place; then planes of one number, infinite ones too.
+    x = floats(18 * 16, spread=0.5).reshape(1, 18, 4, 4)
+    x[0, np.arange(16), np.arange(16) // 4, np.arange(16) % 4] = np.nan
+    x[0, 16], x[0, 17] = -np.inf, 2
+    text = f"g (float[1,18,4,4] x) => (float[1,18,1,1] y) {{ t = Neg(x)  y = {MAXIMA[name]} }}"
+    model = parse(text, opset=17)
+    found = run(simulate(model, "f16", profile=profile), {"x": x}, ["y"])["y"].reshape(18)
+    assert np.isnan(found[:16]).all()
+    np.testing.assert_array_equal(found[16:], [np.inf, -2])
+
+
+@pytest.mark.parametrize(("precision", "rounded"), [("f16", False), ("bf16", False), ("f8e4m3", True)])
+def test_weights_of_eight_bits_are_exact_where_they_fit(precision: str, rounded: bool) -> None:
+    # 8 bits of precision hold every integer from -128 to 255; four do not hold 17.
+    weights = np.arange(-128, 128).astype(np.int8)
+    model = parse("g (float[256] x) => (float[256] y) { w = Cast<to=1>(q)  y = Mul(x, w) }", {"q": weights})
+    simulation = simulate(model, precision)
+    found = run(simulation, {"x": np.ones(256, np.float32)}, ["w", "y"])
+    expected = round_to(weights.astype(np.float32), FORMATS[precision])
+    np.testing.assert_array_equal(found["w"], expected)
+    np.testing.assert_array_equal(found["y"], expected)
+    assert np.array_equal(expected, weights) != rounded

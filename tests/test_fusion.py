@@ -286,7 +286,7 @@ def test_fusion_changes_nothing_in_tf32_and_an_unknown_profile_is_refused() -> N
     assert simulate(model, "tf32", profile="openvino").operands == simulate(model, "tf32").operands
     with pytest.raises(ParityError, match="no fusion profile"):
         simulate(model, "f16", profile="nvidia")
-    assert set(profiles()) == {"none", "openvino", "onnxruntime-cuda", "tensorrt"}
+    assert set(profiles()) == {"none", "openvino", "onnxruntime-cuda", "onnxruntime-cuda-narrow", "tensorrt"}
 
 
 def test_follow_ends_layers_where_the_engine_says() -> None:
@@ -396,3 +396,33 @@ def test_constants_that_are_only_moved_become_constants() -> None:
         tensor = held[name]
         assert tensor is not None
         np.testing.assert_array_equal(tensor.numpy(), expected)
+
+
+def kernels(body: str, weights: Mapping[str, Any], precision: str) -> dict[str, Kernel]:
+    """OpenVINO's predicted kernels by the values that they compute."""
+    fusion = profile_named("openvino").predict(with_moved_constants(prepared(parse(body, weights), 7)), precision)
+    assert fusion is not None
+    return {value: kernel for kernel in fusion.kernels for value in kernel.values}
+
+
+def test_float16_islands_of_openvino_are_marked_before_anything_is_fused() -> None:
+    # Seen in OpenVINO's executed graph of a network like this: the bias in front of a decomposed normalization is
+    # pointwise, so that it stays in FP32 with it, and the product above is alone in float16.
+    normalized = LAYER.replace("(x,", "(h,").replace("y =", "n =")
+    body = f"p = MatMul(x, k) h = Add(p, b) {normalized} q = MatMul(n, k) y = Add(q, b)"
+    weights = {"k": np.eye(4, dtype=np.float32), "b": np.ones(4, np.float32)}
+    found = kernels(body, weights, "f16")
+    assert (found["p"].values, found["p"].precision) == (("p",), "f16")
+    assert {found[name].precision for name in ("h", "d", "n")} == {"f32"}
+    assert found["q"].values == ("q", "y")  # nothing there divides: the bias goes into the product
+    assert kernels(body, weights, "bf16")["p"].values == ("p", "h")
+
+
+def test_exponentials_that_are_summed_stay_in_fp32_and_what_is_given_back_does_not() -> None:
+    body = """m = ReduceMax<keepdims=1>(x, axis) c = Max(m, low) s = Sub(x, c) e = Exp(s)
+        t = ReduceSum<keepdims=0>(e, axis) v = Unsqueeze(t, axis) y = Div(e, v)"""  # the runtime sees no Softmax in this
+    found = kernels(body, {"low": np.float32(-1e4)}, "f16")
+    assert found["m"].precision == "f16"
+    assert {found[name].precision for name in "csetvy"} == {"f32"}
+    assert (found["e"].stored, found["y"].stored) == ("f32", "f16")
+    assert kernels("e = Exp(x) y = Abs(e)", {}, "f16")["e"].precision == "f16"

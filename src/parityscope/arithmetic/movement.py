@@ -1,7 +1,8 @@
 """Which tensors need no rounding of their own because they only hold numbers that were rounded before.
 
 Rounding is idempotent, and these operators copy elements of their inputs, choose among them, change their sign or put
-in zeros, all of which every format represents. Leaving such an operator out of the table costs time; putting one in
+in zeros, all of which every format represents. A Cast from a narrow integer gives numbers that fit in the significand
+(the weights of models with compressed weights). Leaving such an operator out of the table costs time; putting one in
 that computes would lose a rounding.
 """
 
@@ -68,6 +69,17 @@ _COMPUTES_WITH = {
 # The first of its body's inputs and of its own inputs that hold data, and the first of the body's outputs.
 _LOOPS = {"Loop": (2, 1), "Scan": (0, 0)}
 
+# Integers up to 2^n in magnitude are exact in a format of n bits of precision that reaches so far.
+_INTEGER_BITS = {
+    ir.DataType.BOOL: 1,
+    ir.DataType.INT2: 1,
+    ir.DataType.UINT2: 2,
+    ir.DataType.INT4: 3,
+    ir.DataType.UINT4: 4,
+    ir.DataType.INT8: 7,
+    ir.DataType.UINT8: 8,
+}
+
 
 def already_rounded(model: ir.Model, plan: Plan) -> frozenset[ir.Value]:
     """The values that, with every other one rounded as `plan` says, hold only numbers of their own format."""
@@ -79,12 +91,23 @@ def already_rounded(model: ir.Model, plan: Plan) -> frozenset[ir.Value]:
             found.update(value for value in node.outputs if _leaves_rounded(value, node, inner, plan))
         elif _moves(node):
             found.update(value for value in node.outputs if _copies_rounded(value, node, plan))
+        elif node.op_type == "Cast" and not node.domain and _is_exact(node, plan):
+            found.add(node.outputs[0])
     return frozenset(found)
 
 
 def _moves(node: ir.Node) -> bool:
     computes = any(name in node.attributes for name in _COMPUTES_WITH.get(node.op_type, ()))
     return node.op_type in MOVES and not node.domain and not computes
+
+
+def _is_exact(node: ir.Node, plan: Plan) -> bool:
+    """Whether a Cast gives integers that the format it is stored in holds."""
+    source, held = node.inputs[0], plan.storage.get(node.outputs[0])
+    if source is None or held is None or not isinstance(source.type, ir.TensorType):
+        return False
+    bits = _INTEGER_BITS.get(source.type.dtype)
+    return bits is not None and bits <= held.precision and held.largest >= 2**bits
 
 
 def _copies_rounded(value: ir.Value, node: ir.Node, plan: Plan) -> bool:

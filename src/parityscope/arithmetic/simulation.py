@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic._graphs import Names
+from parityscope.arithmetic.accumulating import OPSET, accumulate
 from parityscope.arithmetic.detyping import retype
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.formats import FORMATS, Format, format_named
@@ -23,6 +24,7 @@ from parityscope.arithmetic.fusion import Fusion, profile_named
 from parityscope.arithmetic.fusion.planning import planned
 from parityscope.arithmetic.fusion.static import with_moved_constants
 from parityscope.arithmetic.inserting import insert
+from parityscope.arithmetic.maxima import propagate_nans
 from parityscope.arithmetic.movement import already_rounded
 from parityscope.arithmetic.opsets import prepared
 from parityscope.arithmetic.primitives import Rewriting
@@ -120,9 +122,12 @@ def _fusion(model: ir.Model, precision: str, profile: Profile | Fusion | str) ->
 def _fused(
     model: ir.Model, fusion: Fusion, number_format: Format, formats: Mapping[str, Format], overflow: Overflow
 ) -> Simulation:
-    copy = with_moved_constants(prepared(model, PRECISIONS[number_format.name]))
+    narrow = any(kernel.accumulator in formats for kernel in fusion.kernels)
+    copy = with_moved_constants(prepared(model, max(PRECISIONS[number_format.name], OPSET if narrow else 0)))
     infer_types(copy)
     names = Names(copy)
+    if fusion.keeps_nan:
+        propagate_nans(copy, names)
     typed, settled, kept = retype(copy, names)
     notes = [*kept, *not_simulated(copy, number_format)]
     reduced = {name: each for name, each in formats.items() if name in PRECISIONS}
@@ -130,7 +135,10 @@ def _fused(
     # What reads a register holds unrounded numbers, even if it only moves them.
     reads = {node for node, _ in plan.inner}
     settled |= frozenset(value for value in already_rounded(copy, plan) if value.producer() not in reads)
-    inserted = insert(plan, settled, Rewriting(model=copy, names=names, overflow=fusion.overflow or overflow))
+    work = Rewriting(model=copy, names=names, overflow=fusion.overflow or overflow)
+    inserted = insert(plan, settled, work)
+    for node, accumulator in plan.accumulated.items():
+        accumulate(node, accumulator, work)
     return Simulation(
         model=copy,
         precision=number_format.name,
@@ -147,6 +155,7 @@ def _simulated(
     copy = prepared(model, PRECISIONS[number_format.name] if number_format else _OLDEST)
     infer_types(copy)
     names = Names(copy)
+    propagate_nans(copy, names)
     typed, settled, kept = retype(copy, names)
     notes = [*kept, *not_simulated(copy, number_format)]
     plan = uniform(copy, number_format, typed, stored=stored)

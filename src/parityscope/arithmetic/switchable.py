@@ -33,6 +33,7 @@ from parityscope.arithmetic.detyping import retype
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.formats import Format, format_named
 from parityscope.arithmetic.inserting import insert
+from parityscope.arithmetic.maxima import propagate_nans
 from parityscope.arithmetic.movement import already_rounded
 from parityscope.arithmetic.opsets import prepared
 from parityscope.arithmetic.primitives import Rewriting
@@ -120,6 +121,7 @@ def switchable(
     copy = prepared(model, max(_OPSET, PRECISIONS[number_format.name]))
     infer_types(copy)
     names = Names(copy)
+    propagate_nans(copy, names)
     typed, settled, kept = retype(copy, names)
     notes = (*kept, *not_simulated(copy, number_format))
     plan = uniform(copy, number_format, typed, stored=stored)

@@ -8,11 +8,12 @@ not do on a CPU.
 
 **Fusion.** An engine that keeps a chain of operators in registers rounds less often, and keeps some operators in FP32.
 `profile=openvino`, `onnxruntime-cuda` or `tensorrt` rounds where that engine would; without one every operator rounds.
+`onnxruntime-cuda-narrow` lets depthwise convolutions add up in float16, as some of cuDNN's kernels do.
 
-**What it leaves out.** Accumulators
-narrower than FP32. Kernels that ignore TF32. Weights beyond the range of the format become infinite as in IEEE 754, or
-the largest finite number with `overflow=saturate`, as TensorRT makes them; tensors overflow to infinity (in float8
-they follow `overflow` too). `range=unbounded` leaves float16 FP32's range, so that only its rounding is seen.
+**What it leaves out.** Accumulators narrower than FP32, but for that. Kernels that ignore TF32. Weights beyond the range
+of the format become infinite as in IEEE 754, or the largest finite number with `overflow=saturate`, as TensorRT makes
+them; tensors overflow to infinity (in float8 they follow `overflow` too). `range=unbounded` leaves float16 FP32's range,
+so that only its rounding is seen.
 
 **What can be observed.** Every value of the main graph, by its own name, as stored (rounded). In a storage format
 roundings stand between all operators already, so that marking outputs prevents next to no fusion: with all tensors of
@@ -30,7 +31,7 @@ from parityscope.errors import ParityError
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy as np
     import onnx_ir as ir
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from parityscope.case import Model, Sample
     from parityscope.records import Target
 
-__all__ = ["BACKEND"]
+__all__ = ["BACKEND", "prepare"]
 
 _OVERFLOW: dict[str, Overflow] = {"infinity": "infinity", "saturate": "saturate"}
 
@@ -62,13 +63,12 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     threads = target.option("threads", "0")
     if not threads.isdigit():
         raise ParityError(f"threads={threads!r} is not a whole number", fix="write threads=2")
-    simulation = _simulation(model, target)
     outputs = [value.name for value in model.outputs]
-    known = _names(simulation.model)
     wanted = [name for name in capture.tensors if name not in outputs]
+    simulation, known, absent = prepare(model, target, wanted)
     run = open_session(
         simulation.model,
-        outputs=[*outputs, *(name for name in wanted if name in known)],
+        outputs=[*outputs, *known],
         threads=int(threads),
         folder=model.path.parent,
     )
@@ -79,9 +79,23 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     yield Session(
         run=run_sample,
         disturbs="outputs marked" if capture.tensors else "none",
-        absent=(*simulation.notes, *(_absent(name) for name in wanted if name not in known)),
+        absent=absent,
         environment={"onnxruntime": ort.__version__, "simulated": target.precision or "as typed"},
     )
+
+
+def prepare(
+    model: Model, target: Target, tensors: Sequence[str]
+) -> tuple[Simulation, tuple[str, ...], tuple[Skip, ...]]:
+    """The graph that `target` runs, those of `tensors` that it has, and what it lacks.
+
+    Raises:
+        ParityError: an option of the target is not known, or the model cannot be simulated so.
+    """
+    simulation = _simulation(model, target)
+    known = _names(simulation.model)
+    missing = (_absent(name) for name in tensors if name not in known)
+    return simulation, tuple(name for name in tensors if name in known), (*simulation.notes, *missing)
 
 
 def _simulation(model: Model, target: Target) -> Simulation:
@@ -127,7 +141,7 @@ BACKEND = Backend(
     title="Simulation of reduced precision (ONNX Runtime CPU)",
     options={
         "overflow": "weights beyond the format's range: infinity (default) or saturate",
-        "profile": "whose fusion is simulated: none (default), openvino, onnxruntime-cuda or tensorrt",
+        "profile": "whose fusion is simulated: none (default), openvino, onnxruntime-cuda, onnxruntime-cuda-narrow or tensorrt",
         "range": "format (default); unbounded rounds as float16 does and keeps FP32's range",
         "threads": "threads inside an operator; 0 leaves it to the runtime",
     },

@@ -36,7 +36,8 @@ class Kernel:
 
     `values` are the names of all that its nodes compute. `precision` is the short name of the format in which it takes
     its inputs and the operands of its products, `stored` of the one in which it writes what leaves it; "f32" is none.
-    `exact_inputs` are values that it takes as they are even so. `kind` says which pattern or layer it is.
+    `exact_inputs` are values that it takes as they are even so. `kind` says which pattern or layer it is. `accumulator`
+    is the format in which its depthwise convolutions add up their products; "f32" is none.
     """
 
     values: tuple[str, ...]
@@ -44,6 +45,7 @@ class Kernel:
     stored: str
     kind: str = ""
     exact_inputs: frozenset[str] = frozenset()
+    accumulator: str = "f32"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +57,7 @@ class Fusion:
     `stores_constants` says that every constant is rounded that a kernel of lower precision reads. `folds` says that the
     scales behind a product are multiplied into its weights, and its biases added up, in FP32 and what comes of it is
     rounded; a constant that neither concerns stays as it is. `overflow`, where the engine has its own way, is what
-    becomes of constants beyond range.
+    becomes of constants beyond range. `keeps_nan` says that a maximum with a NaN among its elements is NaN.
     """
 
     kernels: tuple[Kernel, ...]
@@ -63,6 +65,7 @@ class Fusion:
     stores_constants: bool = True
     folds: bool = False
     overflow: Overflow | None = None
+    keeps_nan: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

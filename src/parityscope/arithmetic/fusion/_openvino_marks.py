@@ -25,6 +25,8 @@ _PROPAGATES = frozenset(
         *("Sqrt", "Squeeze", "Tile", "Unsqueeze", "Flatten"),
     }
 )
+_SUMS = frozenset({"ReduceMean", "ReduceSum"})
+_RESHAPES = frozenset({"Expand", "Flatten", "Reshape", "Squeeze", "Unsqueeze"})
 _SMALL_EPSILON = 2.0**-14  # float16's smallest normal number: a larger addend does not count as an epsilon
 
 
@@ -46,8 +48,11 @@ def tail(layers: Layers, model: ir.Model) -> set[Layer]:
 
 
 def sensitive(layers: Layers) -> set[Layer]:
-    """Layers that divide by something with an epsilon, and what is connected with them."""
-    found = {layer for layer in layers.each() if _divides_by_epsilon(layer)}
+    """Layers that divide by something with an epsilon, or exponentiate what is then summed, and what is connected.
+
+    Expects layers that are not merged yet: the operators are marked before any of them is fused.
+    """
+    found = {layer for layer in layers.each() if _divides_by_epsilon(layer)} | _summed_exponentials(layers)
     for layer in layers.each():
         if _propagates(layer) and any(parent in found for parent in layers.parents(layer) if parent is not None):
             found.add(layer)
@@ -56,6 +61,18 @@ def sensitive(layers: Layers) -> set[Layer]:
         if _propagates(layer) and any(reader in found for reader in readers):
             found.add(layer)
     return found
+
+
+def _summed_exponentials(layers: Layers) -> set[Layer]:
+    """Exp above a sum or mean, with nothing but pointwise and reshaping operators between (MarkExpInReduceOpPath)."""
+    path: set[Layer] = set()
+    for layer in reversed(layers.each()):
+        readers = (layers.of[user] for user, _ in layer.output.uses() if user in layers.of)
+        if layer.kind in _SUMS or (
+            (layer.kind in _RESHAPES or is_eltwise(layer)) and any(one in path for one in readers)
+        ):
+            path.add(layer)
+    return {layer for layer in path if layer.kind == "Exp"}
 
 
 def _propagates(layer: Layer) -> bool:

@@ -65,6 +65,7 @@ def follow(executed: ExecutedGraph, model: ir.Model) -> Fusion:
     """How `executed` ran `model` (read only), of which it is the executed graph."""
     layers = ends(executed, model)
     inputs = frozenset(str(value.name) for value in model.graph.inputs)
+    given = {str(value.name) for value in model.graph.outputs}
     owner: dict[ir.Node, str] = {}
     for node in reversed(list(model.graph)):
         end = _end(node, layers, owner)
@@ -79,11 +80,13 @@ def follow(executed: ExecutedGraph, model: ir.Model) -> Fusion:
     for (end, _), nodes in members.items():
         layer = layers[end]
         precision = layer.precision if layer.precision in _FLOATS else executed.executed
+        # Between FP32 islands and what is given back stands a conversion to float16 that no layer shows.
+        narrow = executed.executed == "f16" and end in given
         kernels.append(
             Kernel(
                 values=tuple(str(value.name) for node in nodes for value in node.outputs if value.name),
                 precision=precision,
-                stored=layer.stored or precision,
+                stored="f16" if narrow else layer.stored or precision,
                 kind=layer.layer_type,
                 exact_inputs=inputs if layer.layer_type in _TAKES_INPUTS_AS_THEY_ARE else frozenset(),
             )
@@ -94,6 +97,7 @@ def follow(executed: ExecutedGraph, model: ir.Model) -> Fusion:
         stores_constants=executed.executed == "f16",
         folds=True,
         overflow="saturate",
+        keeps_nan=False,
     )
 
 

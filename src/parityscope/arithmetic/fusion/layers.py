@@ -36,10 +36,14 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layers:
-    """The layers of a graph and, for each node, the layer that it is in."""
+    """The layers of a graph and, for each node, the layer that it is in.
+
+    Nodes of `apart` are in no layer together with others: they run in another precision.
+    """
 
     order: dict[ir.Node, int]
     of: dict[ir.Node, Layer]
+    apart: frozenset[ir.Node] = frozenset()
 
     def each(self) -> list[Layer]:
         """The layers in the order of their last nodes."""
@@ -65,7 +69,9 @@ class Layers:
             return None
         users = {user for user, _ in layer.output.uses() if user not in members}
         found = {self.of.get(user) for user in users}
-        return found.pop() if len(found) == 1 else None
+        if len(found) != 1 or (child := found.pop()) is None:
+            return None
+        return child if (child.nodes[0] in self.apart) == (layer.nodes[-1] in self.apart) else None
 
     def merge(self, layer: Layer, child: Layer) -> None:
         """Makes `child` part of `layer`."""

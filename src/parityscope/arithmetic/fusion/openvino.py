@@ -17,13 +17,15 @@ write FP32. Constants stay FP32 but for the weights and biases of products, whic
 layers read what is fed to the graph unrounded. A few operators exist in FP32 alone.
 
 In float16 (`mark_subgraphs_to_keep_in_mixed_precision.cpp` in the common transformations): every constant is converted
-first, saturated at ±65504. What divides by something with a small ε (decomposed normalizations) stays FP32, with all
-pointwise and data-moving operators that are connected with it through such operators. This half was read in the source
-and not compared with an executed graph here: it needs a CPU with AVX512-FP16.
+first, saturated at ±65504. What divides by something with a small ε (decomposed normalizations) stays FP32, and Exp above
+a sum (decomposed softmax), with all pointwise and data-moving operators that are connected with them through such
+operators; what is given back is float16 even so. Operators are marked before anything is fused, and nothing is fused
+across a mark. Its maxima lose NaN (seen: networks that are full of NaN give finite numbers).
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.fusion import Fusion, Profile
@@ -68,15 +70,19 @@ def _predict(model: ir.Model, precision: str) -> Fusion | None:
     if precision not in {"bf16", "f16"}:
         return None
     layers = cut(model, _PATTERNS)
+    if precision == "f16":  # marked before anything is fused, and fused among its own kind
+        layers = replace(layers, apart=frozenset(node for layer in sensitive(layers) for node in layer.nodes))
     merge_all(layers)
-    wide = tail(layers, model) if precision == "bf16" else sensitive(layers)
+    wide = layers.apart if precision == "f16" else {node for layer in tail(layers, model) for node in layer.nodes}
 
     def runs_in(layer: Layer) -> str:
         # HardSigmoid as one ONNX node is a Math layer; put together from nodes it is pointwise.
         alone = layer.kind in _FLOAT32_ONLY and len(layer.nodes) == 1
-        return "f32" if layer in wide or alone else precision
+        return "f32" if layer.nodes[0] in wide or alone else precision
 
     def writes(layer: Layer) -> str:
+        if precision == "f16" and layer.output.is_graph_output():
+            return precision
         pooled = precision == "bf16" and layer.kind in _WRITES_FLOAT32
         return "f32" if pooled else runs_in(layer)
 
@@ -87,6 +93,7 @@ def _predict(model: ir.Model, precision: str) -> Fusion | None:
         stores_constants=precision == "f16",
         folds=True,
         overflow="saturate",
+        keeps_nan=False,
     )
 
 

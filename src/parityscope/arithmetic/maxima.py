@@ -1,0 +1,97 @@
+"""Lets NaN through maxima, as IEEE 754-2019 (maximum, section 9.6) and GPUs do and ONNX Runtime's CPU provider does not.
+
+There, whether the largest of some elements is NaN depends on where the NaN stands among them (seen with ONNX Runtime
+1.31: ReduceMax, GlobalMaxPool and MaxPool lose it, Max, Clip and Relu keep it). A network that is full of NaN in FP16
+would come out of its last pooling with plausible numbers, and be called fine. With `y = MaxPool(x)` an output becomes
+
+    y = Where(MaxPool(Cast(IsNaN(x))) > 0, NaN, MaxPool(x))
+
+which are the same numbers bit for bit where there is no NaN.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx_ir as ir
+
+from parityscope.arithmetic._graphs import feed, give_back
+
+if TYPE_CHECKING:
+    from parityscope.arithmetic._graphs import Names
+
+__all__ = ["propagate_nans"]
+
+# Operator -> the one that finds a NaN among the same elements.
+_LOSES = {
+    "GlobalMaxPool": "GlobalMaxPool",
+    "MaxPool": "MaxPool",
+    "ReduceMax": "ReduceMax",
+    "ReduceMin": "ReduceMax",
+}
+_OPSET = 9  # the first with IsNaN and Where
+_FLOATS: dict[ir.DataType, np.dtype[Any]] = {
+    ir.DataType.FLOAT: np.dtype(np.float32),
+    ir.DataType.DOUBLE: np.dtype(np.float64),
+    ir.DataType.FLOAT16: np.dtype(np.float16),
+}
+
+
+def propagate_nans(model: ir.Model, names: Names) -> None:
+    """Edits `model`, whose types are inferred, in place; models of opsets before 9 stay as they are."""
+    if model.opset_imports.get("", model.opset_imports.get("ai.onnx", 1)) < _OPSET:
+        return
+    for node in list(model.graph.all_nodes()):
+        if node.op_type not in _LOSES or node.domain not in {"", "ai.onnx"}:
+            continue
+        source, output = node.inputs[0], node.outputs[0]
+        if source is not None and isinstance(source.type, ir.TensorType) and source.dtype in _FLOATS and output.name:
+            _replace(node, source, output, model, names)
+
+
+def _replace(node: ir.Node, source: ir.Value, output: ir.Value, model: ir.Model, names: Names) -> None:
+    dtype = source.dtype
+    if node.graph is None or dtype is None:
+        raise ValueError(f"{node.name} belongs to no graph")
+    nodes: list[ir.Node] = []
+
+    def add(
+        op_type: str, held: ir.DataType, *inputs: ir.Value | None, attributes: tuple[ir.Attr, ...] = ()
+    ) -> ir.Value:
+        name = names.fresh(output.name, op_type.lower())
+        nodes.append(ir.Node("", op_type, inputs, attributes, num_outputs=1, name=f"parityscope::{name}"))
+        made = nodes[-1].outputs[0]
+        made.name, made.type = name, ir.TensorType(held)
+        return made
+
+    isnan = add("IsNaN", ir.DataType.BOOL, source)
+    number = add(
+        "Cast", ir.DataType.FLOAT, isnan, attributes=(ir.AttrInt64("to", int(ir.DataType.FLOAT)),)
+    )  # no maximum of booleans before opset 20
+    same = tuple(attribute for attribute in node.attributes.values())
+    among = add(_LOSES[node.op_type], ir.DataType.FLOAT, number, *node.inputs[1:], attributes=same)
+    zero, nan = (
+        _scalar(model, "zero", np.zeros((), np.float32)),
+        _scalar(model, f"nan_{dtype.name}", np.array(np.nan).astype(_FLOATS[dtype])),
+    )
+    kept = add("Where", dtype, add("Greater", ir.DataType.BOOL, among, zero), nan, output)
+    for made in (isnan, number):
+        made.shape = source.shape
+    among.shape = nodes[-2].outputs[0].shape = kept.shape = output.shape
+    where = nodes[-1]
+    uses = [use for use in output.uses() if use[0] is not where]
+    node.append(nodes)
+    feed(uses, kept)
+    give_back(output, kept)
+    kept.name, output.name = output.name, names.fresh(output.name, "of numbers")
+
+
+def _scalar(model: ir.Model, suffix: str, number: np.ndarray) -> ir.Value:
+    """A constant of the main graph, made once."""
+    name = f"parityscope::{suffix}"
+    if name not in model.graph.initializers:
+        tensor = ir.tensor(number, name=name)
+        made = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape([]), const_value=tensor)
+        model.graph.register_initializer(made)
+    return model.graph.initializers[name]

@@ -1,0 +1,121 @@
+"""The compiled pass of forecasts says what the general one says, on any bits, in any cut; and segments change nothing."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parityscope.case import load_inputs, load_model
+from parityscope.case.formats.npz import write_npz
+from parityscope.comparison import measure_replay
+from parityscope.forecast import Settings, forecast
+from parityscope.forecast._rows import Crew, Rows, is_fast, measured
+from parityscope.forecast.ranges import range_of
+from parityscope.forecast.tallies import Tally
+from parityscope.records import Site
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SITE = Site(tensor="t", node="n", op_type="Mul", index=0)
+# Some patterns of every kind beside any bits: zeros of both signs, infinities, NaN, the largest and smallest numbers.
+PATTERNS = st.one_of(
+    st.sampled_from([0, 1 << 31, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F7FFFFF, 1, 0x3F800000]),
+    st.integers(0, 2**32 - 1),
+)
+
+
+def floats(bits: list[int]) -> np.ndarray:
+    return np.array(bits, np.uint32).view(np.float32)
+
+
+def row(tensors: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> Rows:
+    """The sum of several samples of one tensor."""
+    total = Rows.empty(1)
+    with Crew.of(1) as crew:
+        for threesome in tensors:
+            total.add(np.array([0]), measured([threesome], crew, ranged=True))
+    return total
+
+
+@settings(deadline=None, max_examples=200)
+@given(samples=st.lists(st.lists(st.tuples(PATTERNS, PATTERNS, PATTERNS), max_size=30), min_size=1, max_size=3))
+def test_any_bits_are_measured_as_by_the_general_pass(samples: list[list[tuple[int, int, int]]]) -> None:
+    tensors = [tuple(floats([each[place] for each in sample]) for place in range(3)) for sample in samples]
+    found = row([(r, c, f) for r, c, f in tensors])
+    together = [np.concatenate([threesome[place] for threesome in tensors]) for place in range(3)]
+    r, c, f = together
+    total = measure_replay(r, c, r, channel_axis=None)
+    split = measure_replay(r, c, f, channel_axis=None)
+    assert found.total()[0][0] == pytest.approx(total.introduced, rel=1e-12)
+    assert found.total()[1][0] == pytest.approx(total.introduced_finite, rel=1e-12)
+    assert found.introduced()[0][0] == pytest.approx(split.introduced, rel=1e-12)
+    assert found.introduced()[1][0] == pytest.approx(split.inherited, rel=1e-12)
+    assert found.counts[0, 0] == total.introduced_nonfinite
+    assert found.largest_error(0) == total.introduced_max
+    held = range_of(SITE, r)
+    assert found.range_of(0) == (held.largest, held.smallest)
+    assert found.counts[0, 6:8].tolist() == [held.zeros, held.nonfinite]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_the_worst_element_is_found_in_any_cut(threads: int) -> None:
+    # Three tensors of 100,000 elements: cut in up to three parts, each of many blocks.
+    generator = np.random.default_rng(threads)
+    r = generator.normal(size=100_000).astype(np.float32)
+    wrong, broken = r.copy(), r.copy()
+    wrong[77_777] += 2
+    wrong[99_999] += 1
+    broken[66_000] = np.nan
+    broken[[20_000, 88_000]] = np.inf
+    with Crew.of(threads) as crew:
+        rows = measured([(r, wrong, None), (r, broken, None), (r, r.copy(), None)], crew, ranged=False)
+    assert [rows.worst(at) for at in range(3)] == [77_777, 20_000, None]
+    assert rows.largest_error(0) == float(wrong[77_777]) - float(r[77_777])
+    assert rows.largest_error(1) == math.inf
+    assert rows.counts[1, 0] == 3
+    assert rows.total()[0].tolist()[1:] == [math.inf, 0.0]
+
+
+def test_only_plain_float32_takes_the_fast_way() -> None:
+    r = np.zeros((4, 3), np.float32)
+    assert is_fast(r, r.copy(), None)
+    assert not is_fast(r, r[:2], None)
+    assert not is_fast(r, r, r.astype(np.float16))
+    assert not is_fast(r, np.zeros((3, 4), np.float32).T, None)
+
+
+def test_a_tensor_that_changes_its_shape_is_reported_beside_what_was_measured() -> None:
+    tally = Tally({"t": SITE}, ranged=True)
+    good, bad = np.float32([[3, 4]]), np.float32([3, 4, 5])
+    with Crew.of(1) as crew:
+        tally.add(["t"], {"t": good}, {"t": good + np.float32(1)}, {}, crew)
+        tally.add(["t"], {"t": good}, {"t": bad}, {}, crew)
+    assert "shape" in tally.problems["t"]
+    found = tally.predicted(frozenset())["t"]
+    assert (found.elements, found.max_abs, found.worst_index) == (2, 1.0, (0, 0))
+    assert found.rel_l2 == pytest.approx(math.sqrt(2) / 5)
+
+
+def test_a_typed_model_is_replayed_across_stretches(tmp_path: Path) -> None:
+    # float16 values are simulated in float32 and must go back to their own type, from an earlier stretch too.
+    text = """<ir_version: 9, opset_import: ["": 19]> g (float[n] x) => (float[n] y) {
+        h = Cast<to=10>(x) a = Mul(h, h) b = Neg(a) c = Add(b, h) e = Sub(c, a) y = Cast<to=1>(e) }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "model.onnx")
+    write_npz(tmp_path / "x.npz", {"x": np.random.default_rng(1).normal(size=1 << 16).astype(np.float32)})
+    model = load_model(tmp_path / "model.onnx")
+    inputs = load_inputs(model, str(tmp_path / "x.npz"), spool=tmp_path / "spool")
+    apart = forecast(model, inputs, ["bf16"], Settings(memory=1 << 20))
+    together = forecast(model, inputs, ["bf16"], Settings(memory=1 << 30))
+    assert [layer.site.tensor for layer in apart.formats[0].layers] == ["h", "a", "b", "c", "e", "y"]
+    assert not apart.skipped
+    for one, other in zip(apart.formats[0].layers, together.formats[0].layers, strict=True):
+        assert one.introduced is not None
+        # Inside one session ONNX Runtime computes float16 in float32; what is taken over has really been float16.
+        assert one.rel_l2 == pytest.approx(other.rel_l2, rel=0.1)
