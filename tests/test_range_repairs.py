@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import onnx
@@ -591,6 +591,88 @@ class TestFiniteMask:
         assert repaired("finite_mask", model_of(self.CAUSAL, {"mask": self.TABLE / 1e5}), node="Add#0") is None
 
 
+class TestLogOfNorm:
+    SILENT = "(float[1,8] x) => (float[1,8] y) { q = Mul(x, x) s = Add(q, epsilon) y = Log(s) }"
+    POWER = "(float[1,8] x) => (float[1,8] y) { q = Pow(x, two) s = Add(epsilon, q) y = Log(s) }"
+    # Silence, what vanishes when it is squared, what is as large as the root of the epsilon, and what is large.
+    LEVELS = np.array([[0, 1e-30, -1e-6, 1e-5, -1e-3, 0.1, 3, -60]], np.float32)
+
+    @pytest.mark.parametrize(("text", "node"), [(SILENT, "Mul#0"), (SILENT, "Add#1"), (POWER, "Log#2")])
+    def test_the_logarithm_of_silence_is_finite(self, text: str, node: str) -> None:
+        proto = model_of(text, {"epsilon": number(1e-10)} | ({"two": number(2)} if "two" in text else {}))
+        model = cured("log_of_norm", proto, self.LEVELS, node=node)
+        # ln 1e-10 = -23.026; FP16 rounds its root by at most half of 2^-24 in 1e-5, 0.3 %, the logarithm's double by 0.006,
+        # and numbers from 16 to 32 by at most 2^-7.
+        np.testing.assert_allclose(in_f16(model, self.LEVELS)[0, :2], math.log(1e-10), atol=0.006 + 2**-7)
+        assert "Pow" not in operators(model)
+
+    @given(st.lists(st.floats(-200, 200, width=32), min_size=8, max_size=8), st.sampled_from([1e-12, 1e-10, 3e-8]))
+    @settings(max_examples=40, deadline=None)
+    def test_law_it_is_the_same_function(self, values: list[float], epsilon: float) -> None:
+        """Against float64; a dozen roundings to FP32 of relative 2^-24 in the norm are absolute ones in its logarithm."""
+        model = repaired("log_of_norm", model_of(self.SILENT, {"epsilon": number(epsilon)}), node="Log#2")
+        assert model is not None
+        x = np.array([values], np.float32)
+        right = np.log(x.astype(np.float64) ** 2 + float(number(epsilon)))
+        np.testing.assert_allclose(outputs(model, x), right, rtol=1e-6, atol=24 * 2.0**-24)
+
+    @pytest.mark.parametrize("epsilon", [1e-3, 1e-14, 0.0, -1e-10])
+    def test_an_epsilon_that_survives_or_is_lost_all_the_same_is_left(self, epsilon: float) -> None:
+        assert repaired("log_of_norm", model_of(self.SILENT, {"epsilon": number(epsilon)}), node="Log#2") is None
+
+    @pytest.mark.parametrize("last", ["s = Add(q, x) y = Log(s)", "s = Add(q, epsilon) y = Sqrt(s)"])
+    def test_other_forms_are_left_alone(self, last: str) -> None:
+        text = f"(float[1,8] x) => (float[1,8] y) {{ q = Mul(x, x) {last} }}"
+        assert repaired("log_of_norm", model_of(text, {"epsilon": number(1e-10)}), node="Mul#0") is None
+
+    def test_who_else_reads_the_square_keeps_it(self) -> None:
+        text = "(float[1,8] x) => (float[1,8] y, float[1,8] q) { q = Mul(x, x) s = Add(q, epsilon) y = Log(s) }"
+        model = repaired("log_of_norm", model_of(text, {"epsilon": number(1e-10)}), node="Log#2")
+        assert model is not None
+        assert [value.name for value in model.graph.outputs] == ["y", "q"]
+
+
+class TestScaledNorm:
+    KEPT = "(float[2,3,4] x) => (float[2,3,1] y) { q = Mul(x, x) s = ReduceSum <keepdims = 1> (q, last) y = Sqrt(s) }"
+    DROPPED = (
+        "(float[2,3,4] x) => (float[2,3] y) { q = Pow(x, two) s = ReduceSum <keepdims = 0> (q, last) y = Sqrt(s) }"
+    )
+    CONSTANTS: ClassVar = {"last": np.array([-1], np.int64)}
+    # Rows of very different sizes: 1e-6 squared vanishes in FP16, and 2e4 squared overflows.
+    ROWS = f32(2, 3, 4) * np.float32([[[1e-6], [1e-4], [1e-2]], [[1], [300], [2e4]]])
+
+    @pytest.mark.parametrize(("text", "node"), [(KEPT, "Sqrt#2"), (DROPPED, "Pow#0"), (DROPPED, "ReduceSum#1")])
+    def test_every_row_keeps_its_norm(self, text: str, node: str) -> None:
+        constants = self.CONSTANTS | ({"two": number(2)} if "two" in text else {})
+        model = cured("scaled_norm", model_of(text, constants), self.ROWS, node=node)
+        reference, candidate = outputs(fresh(model_of(text, constants)), self.ROWS), in_f16(model, self.ROWS)
+        assert candidate.shape == reference.shape
+        # A dozen roundings of 2^-11; the row at 1e-6 is one of subnormal numbers, whose steps are 6e-8: 3 % of it each.
+        errors = np.abs(candidate / reference - 1).reshape(-1)
+        assert errors[1:].max() < 12 * 2.0**-11
+        assert errors[0] < 0.06
+
+    def test_zero_and_what_is_smaller_than_the_format_stay_finite(self) -> None:
+        model = repaired("scaled_norm", model_of(self.KEPT, self.CONSTANTS), node="Sqrt#2")
+        assert model is not None
+        x = np.zeros((2, 3, 4), np.float32)
+        x[0, 0] = 1e-15
+        np.testing.assert_allclose(outputs(model, x)[0, 0], 2e-15, rtol=1e-5)  # the root of four squares of 1e-15
+        assert (in_f16(model, x) == 0).all()
+
+    @pytest.mark.parametrize(
+        "spoiled",
+        ["q = Mul(x, x) s = ReduceMean(q) y = Sqrt(s)", "q = Mul(x, w) s = ReduceSum(q, last) y = Sqrt(s)"],
+    )
+    def test_other_forms_are_left_alone(self, spoiled: str) -> None:
+        text = f"(float[2,3,4] x) => (float[a,b,c] y) {{ {spoiled} }}"
+        assert repaired("scaled_norm", model_of(text, self.CONSTANTS | {"w": f32(4)}), node="Sqrt#2") is None
+
+    def test_at_an_opset_with_axes_as_attributes(self) -> None:
+        text = "(float[2,3,4] x) => (float[2,3] y) { q = Mul(x, x) s = ReduceSum <axes = [2], keepdims = 0> (q) y = Sqrt(s) }"
+        cured("scaled_norm", model_of(text, {}, opset=12), self.ROWS, node="Sqrt#2")
+
+
 class TestOthers:
     LOG = "(float[1,8] x) => (float[1,8] y) { p = Relu(x) s = Add(p, epsilon) y = Log(s) }"
     AXIS = np.linspace(-2, 2, 8, dtype=np.float32).reshape(1, 8)
@@ -675,6 +757,14 @@ CASES: dict[str, tuple[str, dict[str, np.ndarray], dict[str, Any], np.ndarray, f
         np.full((1, 8), 5, np.float32),  # exp(5) = 148, beside which 6e-5 is 4e-7
         1e-5,
     ),
+    "log_of_norm": (
+        TestLogOfNorm.SILENT,
+        {"epsilon": number(1e-10)},
+        {"node": "Add#1"},
+        TestLogOfNorm.LEVELS,
+        1e-5,
+    ),
+    "scaled_norm": (TestScaledNorm.KEPT, TestScaledNorm.CONSTANTS, {"node": "Mul#0"}, TestScaledNorm.ROWS, 1e-5),
     "saturate_activation": (
         TestOthers.SATURATING,
         {"big": number(1e6), "none": number(0)},

@@ -23,14 +23,17 @@ from parityscope.errors import ParityError
 from parityscope.records import Budget
 from parityscope.repairs.plan import applied_plan, plan_text, read_plan
 from parityscope.repairs.search import Point, Task, search
-from parityscope.repairs.search.costs import Times, flops_of
+from parityscope.repairs.search.costs import H200, Times, flops_of
 from parityscope.repairs.search.cut import cheapest
 from parityscope.repairs.search.front import pareto
 from parityscope.repairs.search.judging import excess, relative_error, yardstick
 from parityscope.repairs.search.maxflow import Arc, minimum_cut
-from parityscope.repairs.search.network import OUTSIDE, Network, Vertex, Wire, price
+from parityscope.repairs.search.network import OUTSIDE, Network, Vertex, Wire, network_of, price
 from parityscope.repairs.search.oracle import Oracle
 from parityscope.repairs.search.proving import certificate, confidence, needed
+from parityscope.repairs.search.records import Kept
+from parityscope.repairs.search.staging import staged
+from parityscope.repairs.search.writing import write
 from parityscope.report.repair import as_html, as_text, document
 from parityscope.testing.models import page_image, require
 from parityscope.testing.ocr import ocr_det_input
@@ -203,6 +206,22 @@ def test_operations_of_products_with_weights_of_either_kind() -> None:
     assert found == {"Constant": 0.0, "Conv": 2.0 * 256 * 27, "MatMul": 60.0}
 
 
+def test_weights_from_integers_need_no_cast_on_either_side(tmp_path: Path) -> None:
+    """x, and y, are cast once each at the border; int8 weights become FP16 or FP32 by their own Cast."""
+    text = """g (float[1,8] x) => (float[1,8] y) {
+        f = Cast<to=1>(w) s = Mul(f, scale) a = MatMul(x, s) y = Relu(a) }"""
+    weights = {"w": np.arange(-32, 32, dtype=np.int8).reshape(8, 8), "scale": np.float32([0.01])}
+    task = task_of(tmp_path, text, weights, inputs_of(1, 1, 8))
+    model = staged(task.model, (), tmp_path)
+    decisions = [node.name for node in Switchboard(model.graph(), "f16", threads=1).graph.nodes]
+    assert len(decisions) == 2  # Mul and MatMul; Relu moves, and the Cast is exact
+    network = network_of(model.graph(), decisions, {"x": (1, 8), "s": (8, 8), "a": (1, 8), "y": (1, 8)}, H200, {})
+    assert [price(network, np.array(low)).casts for low in ([True, True], [False, False])] == [2, 0]
+    kept = [Kept(node=name, op_type="", reason="a test") for name in decisions]
+    assert write(model, "f16", kept, tmp_path / "full.onnx", typed=True).casts == 0
+    assert write(model, "f16", (), tmp_path / "low.onnx", typed=True).casts == 2
+
+
 def test_front_holds_what_nothing_beats() -> None:
     made = [(1.0, 5.0), (2.0, 2.0), (3.0, 2.0), (2.5, 3.0), (4.0, 0.0), (1.0, 6.0), (0.5, math.nan)]
     points = [Point(step="", kept=(), excess=e, seconds=s, flops=0.0, casts=0) for s, e in made]
@@ -266,11 +285,11 @@ def test_errors_of_single_nodes_add_in_squares(tmp_path: Path) -> None:
         references,
         yardstick(task.budgets, {}, references, None),
     )
-    singles = [oracle.evaluate(oracle.only([place])).squared for place in range(len(oracle.names))]
+    singles = [oracle.squared(oracle.only([place])) for place in range(len(oracle.names))]
     for places in ([0, 1, 2, 3], [4, 5, 6, 7], list(range(len(oracle.names)))):
-        ratio = math.sqrt(oracle.evaluate(oracle.only(places)).squared / sum(singles[place] for place in places))
+        ratio = math.sqrt(oracle.squared(oracle.only(places)) / sum(singles[place] for place in places))
         assert 0.55 <= ratio <= 2.2
-    assert oracle.evaluate(oracle.only([])).squared == 0.0
+    assert oracle.squared(oracle.only([])) == 0.0
     before = oracle.count
     oracle.evaluate(oracle.only([0]))
     assert oracle.count == before

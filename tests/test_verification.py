@@ -338,6 +338,21 @@ def test_the_same_the_other_way_round_is_refuted(bench: Path, capfd: pytest.Capt
     assert "Samples that got worse" in said
 
 
+def test_an_output_that_is_nearly_nought_is_judged_by_the_floor(bench: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """y is x - 0.5 in the second channel and x + 0.5 in the first: at x = (-0.5, 0.5) it is 0, and FP16 is exact there."""
+    x = np.load("data.npz")["x"]
+    # 0.5 and 2^-20 more: FP16 rounds the input to 0.5, so that the output becomes 0, a relative error of 1 (of 2^-20).
+    x[7] = np.array([-0.5, 0.5], np.float32).reshape(2, 1, 1) + np.float32(2.0**-20)
+    np.savez("data.npz", x=x)
+    assert run("--budget", "rel_l2=1e-2", "--format", "json") == 0
+    held = json.loads(capfd.readouterr().out)["budgets"][0]
+    # Root mean squares of 16 + 16 numbers around 1.1, the largest about 1.5: a thousandth of it.
+    assert (held["misses"], held["floor"]) == (0, pytest.approx(1.4e-3, abs=4e-4))
+    run("--budget", "rel_l2=1e-2", "--floor", "0", "--format", "json")
+    held = json.loads(capfd.readouterr().out)["budgets"][0]
+    assert (held["misses"], held["floor"]) == (1, 0.0)
+
+
 def test_no_change_is_not_proved(bench: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(after="sim:f16", before="sim:f16") == 3
     assert "do not differ" in capfd.readouterr().out

@@ -124,7 +124,8 @@ def command(
             raise ParityError("--settings are for runtimes that convert an FP32 model", fix=fix)
         outcome, task = _outcome(task, Path(folder), output, plan, quiet=quiet)
         document = _document(outcome, task, output)
-    if plan_file is not None and outcome.verdict != "infeasible" and plan is None:
+    # A search that ended before it found anything has no plan.
+    if plan_file is not None and outcome.chosen is not None and outcome.verdict != "infeasible" and plan is None:
         write_plan_file(plan_file, outcome, task)
     if settings and output is not None and output.exists():
         write_settings(settings, outcome, output)

@@ -42,6 +42,7 @@ def command(
     labels: Annotated[Path | None, typer.Option(help="An .npz with a row a sample, or a folder of .npz.")] = None,
     budget: o.BudgetOption = None,
     policy: o.PolicyOption = None,
+    floor: Annotated[float | None, typer.Option(help="Absolute floor of rel_l2 budgets, a root mean square.")] = None,
     reference: o.ReferenceOption = "ort",
     preprocess: o.PreprocessOption = "",
     stacked: o.StackedOption = False,
@@ -74,7 +75,7 @@ def command(
         policy=policy,
     )
     timing = 0.0 if no_timing else o.seconds_of(time)
-    settings = Settings(metrics=tuple(map(_chosen, metric or [])), seed=seed, timing=timing)
+    settings = Settings(metrics=tuple(map(_chosen, metric or [])), seed=seed, timing=timing, floor=floor)
     folder = o.folder_for(model, study)
     try:
         with prepare_folder(folder) as scratch:

@@ -13,7 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from parityscope.repairs._editing import scalar_of
+import numpy as np
+
+from parityscope.repairs._editing import constant, insert, scalar_of
+from parityscope.repairs._raising import opset_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,14 +26,22 @@ if TYPE_CHECKING:
 __all__ = [
     "Quotient",
     "Softmax",
+    "axes_of",
     "chain_axes",
     "input_at",
+    "keeps_dims",
     "mean_removed",
     "operands",
     "producer_of",
     "quotient",
+    "reduced",
     "softmax",
+    "squared_by",
 ]
+
+
+# The opset from which a reduction reads its axes as an input.
+_AXES_AS_INPUT = {"ReduceMax": 18, "ReduceSum": 13}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,11 +156,19 @@ def mean_removed(found: Quotient) -> tuple[ir.Value, ir.Node, ir.Node] | None:
 
 def chain_axes(node: ir.Node) -> tuple[int, ...] | None:
     """The axes of a reduction that keeps its dimensions; None where they are computed, all, or dropped."""
+    return axes_of(node) if keeps_dims(node) else None
+
+
+def keeps_dims(node: ir.Node) -> bool:
+    """Whether a reduction leaves dimensions of 1 behind."""
+    keep = node.attributes.get("keepdims")
+    return keep is None or bool(keep.as_int())
+
+
+def axes_of(node: ir.Node) -> tuple[int, ...] | None:
+    """The axes of a reduction; None where they are computed, or all."""
     from parityscope.repairs._editing import array_of
 
-    keep = node.attributes.get("keepdims")
-    if keep is not None and not keep.as_int():
-        return None
     attribute = node.attributes.get("axes")
     if attribute is not None:
         return tuple(attribute.as_ints())
@@ -175,3 +194,27 @@ def _maximum_off(source: ir.Value, total: ir.Node) -> ir.Value | None:
     if sub is None or top is None or top.inputs[0] is not sub.inputs[0] or chain_axes(top) != chain_axes(total):
         return None
     return sub.inputs[0]
+
+
+def squared_by(node: ir.Node | None) -> ir.Value | None:
+    """What a node squares, as Mul(x, x) or Pow(x, 2); None for any other node."""
+    if node is None or node.domain or node.op_type not in {"Mul", "Pow"} or len(node.inputs) != 2:
+        return None
+    source, second = node.inputs
+    squares = second is source if node.op_type == "Mul" else scalar_of(second) == 2.0
+    return source if squares else None
+
+
+def reduced(
+    model: ir.Model, before: ir.Node, operator: str, value: ir.Value, axes: tuple[int, ...], name: str
+) -> ir.Value:
+    """A reduction of `value` that keeps its dimensions, in front of `before`."""
+    import onnx_ir as ir
+
+    attributes = [ir.AttrInt64("keepdims", 1)]
+    inputs = [value]
+    if opset_of(model) >= _AXES_AS_INPUT[operator]:
+        inputs.append(constant(model, np.array(axes, np.int64), f"{name}::axes"))
+    else:
+        attributes.append(ir.AttrInt64s("axes", axes))
+    return insert(before, operator, inputs, name, attributes, like=value)

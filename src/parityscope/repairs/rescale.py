@@ -34,8 +34,7 @@ import numpy as np
 from parityscope.arithmetic import format_named
 from parityscope.repairs import Repair
 from parityscope.repairs._editing import constant, insert, nodes_of
-from parityscope.repairs._patterns import chain_axes, quotient, softmax
-from parityscope.repairs._raising import opset_of
+from parityscope.repairs._patterns import chain_axes, quotient, reduced, softmax
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
 __all__ = ["REPAIR"]
 
 _HEADROOM = 4.0  # two bits above the largest magnitude that was seen, for samples that were not: chosen
-_AXES_AS_INPUT = 18  # the opset from which ReduceMax reads its axes as an input
 
 
 def _apply(model: ir.Model, finding: Finding) -> str | None:
@@ -99,7 +97,7 @@ def _by_maximum(model: ir.Model, found: Quotient) -> str | None:
         return None
     name = str(found.source.name)
     size = insert(found.square, "Abs", [found.source], f"{name}::size", like=found.source)
-    top = _reduced(model, found.square, size, axes, f"{name}::largest")
+    top = reduced(model, found.square, "ReduceMax", size, axes, f"{name}::largest")
     one = constant(model, _like(found.source, 1.0), f"{name}::one")
     most = insert(found.square, "Max", [top, one], f"{name}::most", like=found.source)
     small = insert(found.square, "Div", [found.source, most], f"{name}::small", like=found.source)
@@ -116,22 +114,10 @@ def _by_maximum(model: ir.Model, found: Quotient) -> str | None:
 def _softmax(model: ir.Model, found: Softmax) -> str:
     name = str(found.source.name)
     axes = chain_axes(found.total) or ()
-    top = _reduced(model, found.exponential, found.source, axes, f"{name}::largest")
+    top = reduced(model, found.exponential, "ReduceMax", found.source, axes, f"{name}::largest")
     below = insert(found.exponential, "Sub", [found.source, top], f"{name}::below", like=found.source)
     found.exponential.replace_input_with(0, below)
     return f"the maximum of {name} is subtracted before {found.exponential.name or 'Exp'}"
-
-
-def _reduced(model: ir.Model, before: ir.Node, value: ir.Value, axes: tuple[int, ...], name: str) -> ir.Value:
-    import onnx_ir as ir
-
-    attributes = [ir.AttrInt64("keepdims", 1)]
-    inputs = [value]
-    if opset_of(model) >= _AXES_AS_INPUT:
-        inputs.append(constant(model, np.array(axes, np.int64), f"{name}::axes"))
-    else:
-        attributes.append(ir.AttrInt64s("axes", axes))
-    return insert(before, "ReduceMax", inputs, name, attributes, like=value)
 
 
 def _guard_with(found: Quotient, epsilon: ir.Value) -> None:

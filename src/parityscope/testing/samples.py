@@ -1,31 +1,40 @@
-"""One fitting input for each model of the catalogue that measurements are made on: arrays by input name.
+"""Fitting inputs for the models of the catalogue that measurements are made on, one or as many as wanted: arrays by name.
 
 Text is rendered, sound is synthesised and bytes are this file's, all from fixed seeds: whoever repeats a measurement has
 the same numbers. They are what each network was made for (a text line, a page, a voiced sound), because errors on noise
 say little about errors in use.
+
+`sample_of` gives one for each model; `page_crops`, `text_lines`, `library_files` and `token_sentences` go on for as long as
+somebody asks, and are the same for the same generator.
 """
 
 from __future__ import annotations
 
+import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.errors import ParityError
+from parityscope.testing.labelled_files import file_tokens
 from parityscope.testing.models import page_image
 from parityscope.testing.ocr import ocr_det_input, ocr_rec_input, rendered_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
-__all__ = ["SAMPLES", "sample_of"]
+__all__ = ["SAMPLES", "library_files", "page_crops", "sample_of", "text_lines", "token_sentences"]
 
 _LINE = "Parityscope measures 3.14159 errors"
 _RATE = 16000  # Hz; what the speech models take
-_PAD = 256  # magika's token for "no byte"
+_WORDS = (
+    "the quick brown fox jumps over lazy dog parity measures errors of networks in half precision on real pages with "
+    "numbers 3.14 2718 1999 invoice total date street Berlin Paris London report section table figure matrix kernel"
+).split()
+_LEAST_BYTES = 300  # chosen: shorter files leave most of the input empty
 
 
 def sample_of(identity: str) -> dict[str, NDArray[np.generic]]:
@@ -37,6 +46,42 @@ def sample_of(identity: str) -> dict[str, NDArray[np.generic]]:
     if identity not in SAMPLES:
         raise ParityError(f"there is no sample for {identity!r}", fix=f"use one of: {', '.join(SAMPLES)}")
     return SAMPLES[identity]()
+
+
+def page_crops(draw: np.random.Generator) -> Iterator[dict[str, NDArray[np.float32]]]:
+    """Inputs of the text detector: cuts of the scanned page, resized to 384 x 192."""
+    page = page_image()
+    while True:
+        height, width = int(draw.integers(80, 190)), int(draw.integers(160, 380))
+        top, left = int(draw.integers(page.shape[0] - height)), int(draw.integers(page.shape[1] - width))
+        yield ocr_det_input(page[top : top + height, left : left + width], (384, 192))
+
+
+def text_lines(draw: np.random.Generator) -> Iterator[dict[str, NDArray[np.float32]]]:
+    """Inputs of the text recogniser: rendered lines of three to seven words."""
+    while True:
+        yield ocr_rec_input(rendered_line(" ".join(draw.permutation(_WORDS)[: draw.integers(3, 8)])))
+
+
+def library_files(draw: np.random.Generator) -> Iterator[dict[str, NDArray[np.int32]]]:
+    """Inputs of magika: files of this Python's standard library, each once."""
+    found = sorted(path for path in Path(sysconfig.get_path("stdlib")).rglob("*.*") if path.is_file())
+    for place in draw.permutation(len(found)):
+        data = found[place].read_bytes()
+        if len(data) >= _LEAST_BYTES:
+            yield {"bytes": file_tokens(data)}
+
+
+def token_sentences(draw: np.random.Generator) -> Iterator[dict[str, NDArray[np.int64]]]:
+    """Inputs of the sentence encoder: six to thirty of BERT's token numbers between its two markers."""
+    while True:
+        length = int(draw.integers(6, 31))
+        tokens = np.array([[101, *draw.integers(1996, 12000, length), 102]], np.int64)
+        yield {
+            "input_ids": tokens,
+            "attention_mask": np.ones_like(tokens),
+            "token_type_ids": np.zeros_like(tokens),
+        }
 
 
 def _detector() -> dict[str, NDArray[np.generic]]:
@@ -83,11 +128,7 @@ def _voice_activity_sequence() -> dict[str, NDArray[np.generic]]:
 
 
 def _bytes() -> dict[str, NDArray[np.generic]]:
-    data = np.frombuffer(Path(__file__).read_bytes(), np.uint8).astype(np.int32)
-    tokens = np.full((1, 2048), _PAD, np.int32)
-    tokens[0, : min(1024, len(data))] = data[:1024]
-    tokens[0, 2048 - min(1024, len(data)) :] = data[-1024:]
-    return {"bytes": tokens}
+    return {"bytes": file_tokens(Path(__file__).read_bytes())}
 
 
 def _sentences() -> dict[str, NDArray[np.generic]]:

@@ -65,5 +65,6 @@ def _checked(budget: Budget, before: OutputErrors, after: OutputErrors) -> Budge
         coverage=COVERAGE,
         confidence=CONFIDENCE,
         needed=samples_for_coverage(misses, COVERAGE, CONFIDENCE),
+        floor=after.floor if key == "rel_l2" else 0.0,
         verdict="beyond" if beyond else "within" if lower >= COVERAGE else "not proved",
     )

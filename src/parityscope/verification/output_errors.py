@@ -3,6 +3,10 @@
 What is kept of a sample for drawing again are sums (float64): the error's energy, the reference's, and the elements that
 are NaN or Inf on one side only; the pooled error is sqrt(sum |c - r|^2 / sum |r|^2), infinite with any of the latter.
 Integers, booleans and strings are equal or not: their sums are the unequal elements and all, their number the share.
+
+A budget on rel_l2 has an absolute floor in single samples, as in a search for a repair: sqrt(sum |c - r|^2 / max(sum |r|^2,
+floor^2 n)). Without it an output that is nought on one sample (a text detector on a page without text) could keep no
+relative budget. The floor is a root mean square; the default is `FLOOR_SHARE` of the largest one among the samples.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from parityscope.case.policy import OUTSIDE, budgets_for
 from parityscope.comparison import can_be_scores, channel_axis, measure_pair, measurements, metrics
 from parityscope.comparison.tolerance import count_outside, measurements_of, merge_outside
 from parityscope.errors import ParityError
+from parityscope.repairs.search.judging import FLOOR_SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,8 +43,9 @@ _SCORES_RANK = 3
 class OutputErrors:
     """One output of one side: pooled statistics, and of each sample the sums, the measured budgets and the choice.
 
-    `sums` is float64 (samples, 3); `budgeted` the values of each budget, pooled last; `agrees` says whether all choices
-    of a sample are the reference's, and is empty where the output holds no scores.
+    `sums` is float64 (samples, 3); `budgeted` the values of each budget, pooled last; `floor` the root mean square below
+    which the size of an output counts no less for a budget; `agrees` says whether all choices of a sample are the
+    reference's, and is empty where the output holds no scores.
     """
 
     name: str
@@ -48,16 +54,19 @@ class OutputErrors:
     statistics: Statistics
     sums: np.ndarray
     budgeted: Mapping[str, tuple[float, ...]]
+    floor: float
     agrees: tuple[bool, ...]
 
 
-def output_errors(case: Case, reference: Recorded, side: Recorded, label: str) -> dict[str, OutputErrors]:
-    """Every output of `side` against the reference.
+def output_errors(
+    case: Case, reference: Recorded, side: Recorded, label: str, *, floor: float | None = None
+) -> dict[str, OutputErrors]:
+    """Every output of `side` against the reference; `floor` takes the place of the default one, for every output.
 
     Raises:
         ParityError: an output has another shape or kind.
     """
-    return {value.name: _measured(case, value.name, reference, side, label) for value in case.model.outputs}
+    return {value.name: _measured(case, value.name, reference, side, label, floor) for value in case.model.outputs}
 
 
 def combiner(metric: str) -> Callable[[States], float]:
@@ -95,16 +104,21 @@ def _share(sums: States) -> float:
     return float(mismatches / count) if count else 0.0
 
 
-def _measured(case: Case, name: str, reference: Recorded, side: Recorded, label: str) -> OutputErrors:
+def _measured(
+    case: Case, name: str, reference: Recorded, side: Recorded, label: str, floor: float | None
+) -> OutputErrors:
     outside: dict[str, list[Outside]] = {}
     total: Statistics | None = None
     budgets = budgets_for(case.policy, name)
-    sums, values, agrees = [], [], []
+    sums: list[tuple[float, float, float]] = []
+    values: list[dict[str, float]] = []
+    counts, agrees = [], []
     for index in case.inputs.indices:
         expected, found = reference.get(index)[name], side.get(index)[name]
         part = _pair(expected, found, name, label, reference.names[index])
         total = part if total is None else total.merge(part)
         sums.append(_sums(part))
+        counts.append(part.count)
         held = {one.metric: one.value for one in measurements(part).values()} if budgets else {}
         for budget in budgets:
             if budget.tolerance is not None:
@@ -116,6 +130,10 @@ def _measured(case: Case, name: str, reference: Recorded, side: Recorded, label:
             agrees.append(part.scores.top1 == part.scores.rows)
     if total is None:
         raise ParityError("there is no sample to compare", fix="give data with at least one sample")
+    held_floor = _floor(sums, counts) if floor is None else floor
+    if total.is_float:
+        for held, own, count in zip(values, sums, counts, strict=True):
+            held["rel_l2"] = _floored(own, held_floor, count)
     pooled = {one.metric: one.value for one in measurements(total).values()}
     for parts_outside in outside.values():
         merged = parts_outside[0]
@@ -129,9 +147,20 @@ def _measured(case: Case, name: str, reference: Recorded, side: Recorded, label:
         dtype=total.reference_dtype,
         statistics=total,
         sums=np.array(sums),
+        floor=held_floor if total.is_float else 0.0,
         budgeted={key: (*(one[key] for one in values), pooled[key]) for key in keys if key in pooled},
         agrees=tuple(agrees),
     )
+
+
+def _floor(sums: list[tuple[float, float, float]], counts: list[int]) -> float:
+    sizes = (math.sqrt(own[1] / count) for own, count in zip(sums, counts, strict=True) if count)
+    return FLOOR_SHARE * max(sizes, default=0.0)
+
+
+def _floored(own: tuple[float, float, float], floor: float, count: int) -> float:
+    error, size, disagreeing = own
+    return _relative(np.array([(error, max(size, floor**2 * count), disagreeing)]))
 
 
 def _pair(expected: np.ndarray, found: np.ndarray, name: str, label: str, sample: str) -> Statistics:

@@ -105,7 +105,8 @@ class BudgetCheck:
     """One output against one budget: pooled, and sample by sample.
 
     With the stated confidence at least the share `bound` of samples like these keep the budget; `needed` clean samples
-    (or with as many misses as now) would show the coverage that is asked.
+    (or with as many misses as now) would show the coverage that is asked. `floor` is the root mean square below which the
+    size of an output counts no less, in single samples and for rel_l2.
     """
 
     output: str
@@ -119,6 +120,7 @@ class BudgetCheck:
     confidence: float
     needed: int
     verdict: Literal["within", "not proved", "beyond"]
+    floor: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,12 +45,17 @@ class Targets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Task metrics, labels, the seed of every draw, and the seconds that timing may take (0: none)."""
+    """Task metrics, labels, the seed of every draw, and the seconds that timing may take (0: none).
+
+    `floor` is the root mean square below which an output's size counts no less for a budget on rel_l2 (None: a share of the
+    largest sample's).
+    """
 
     metrics: tuple[Chosen, ...] = ()
     labels: Labels | None = None
     seed: int = 0
     timing: float = 20.0
+    floor: float | None = None
 
 
 def verify(
@@ -71,7 +76,10 @@ def verify(
     reference = run_side(case, targets.reference, folder, "reference", progress, clock)
     before = run_side(case, targets.before, folder, "before", progress, clock)
     after = run_side(case, targets.after, folder, "after", progress, clock)
-    errors = output_errors(case, reference, before, "before"), output_errors(case, reference, after, "after")
+    errors = tuple(
+        output_errors(case, reference, side, label, floor=settings.floor)
+        for side, label in ((before, "before"), (after, "after"))
+    )
     quantities = [
         quantity(_kept(*pair), settings.seed) for pair in zip(*(side.values() for side in errors), strict=True)
     ]

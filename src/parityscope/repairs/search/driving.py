@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from dataclasses import dataclass, replace
@@ -50,7 +51,18 @@ def search(task: Task, folder: Path, output: Path | None = None, progress: Progr
     if work.original <= 1 / work.margin:
         # The repairs are not needed: what is searched and certified is the model as it is.
         work = prepare(replace(task, range_repairs=False), folder, progress)
-    return _chosen(work, output, progress) if task.pick else _attempts(work, output, progress)
+    if work.journal is None:
+        return _searched(work, output, progress)
+    with contextlib.closing(work.journal):
+        found = _searched(work, output, progress)
+        # A search that ran out of time or evaluations can go on from its record, as one that was interrupted can.
+        if not work.finder.spent:
+            work.journal.remove()
+    return found
+
+
+def _searched(work: Work, output: Path | None, progress: Progress) -> Outcome:
+    return _chosen(work, output, progress) if work.task.pick else _attempts(work, output, progress)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +108,7 @@ def _attempts(work: Work, output: Path | None, progress: Progress) -> Outcome:
 def _first_target(work: Work, strict: float) -> float:
     """Without the margin where everything low meets the budget itself: whether that holds is for the certificate to say."""
     try:
-        worst = work.finder.evaluate("all low", ~work.finder.forced).excess
+        worst = work.finder.evaluate("all low", ~work.finder.forced, probe=True).excess
     except Spent:
         return strict
     return 1.0 if strict < worst <= 1 else strict

@@ -44,7 +44,7 @@ class Finder:
     """What is known so far; it grows from one target to the next, so that nothing is measured twice.
 
     `trail` has every evaluated assignment as a point, `assignments` the same as bool, (nodes,), by the kept names.
-    `sensing` bounds the evaluations for sensitivities (0: as many as nodes).
+    `sensing` bounds the evaluations for sensitivities (0: as many as nodes). `spent`: time or evaluations ran out.
     """
 
     oracle: Oracle
@@ -55,14 +55,15 @@ class Finder:
     sensed: Sensed | None = None
     trail: list[Point] = field(default_factory=list)
     assignments: dict[tuple[str, ...], np.ndarray] = field(default_factory=dict)
+    spent: bool = False
 
-    def evaluate(self, step: str, low: np.ndarray) -> Point:
+    def evaluate(self, step: str, low: np.ndarray, *, probe: bool = False) -> Point:
         """Evaluates an assignment and puts it on the trail."""
         kept = tuple(name for name, each in zip(self.oracle.names, low, strict=True) if not each)
         known = next((point for point in self.trail if point.kept == kept), None)
         if known is not None:
             return known
-        reading = self.oracle.evaluate(low)
+        reading = self.oracle.evaluate(low, probe=probe)
         cost = price(self.network, low)
         point = Point(
             step=step, kept=kept, excess=reading.worst, seconds=cost.seconds, flops=cost.flops, casts=cost.casts
@@ -97,7 +98,7 @@ def find(finder: Finder, target: float, *, careful: bool = False) -> Found:
     try:
         _search(finder, target, careful=careful)
     except Spent:
-        spent = True
+        spent = finder.spent = True
     allowed = [
         point
         for point in finder.trail
@@ -113,10 +114,10 @@ def find(finder: Finder, target: float, *, careful: bool = False) -> Found:
 
 def _search(finder: Finder, target: float, *, careful: bool) -> None:
     pinned = finder.pinned
-    if not careful and finder.evaluate("all low", ~finder.forced).excess <= target:
+    if not careful and finder.evaluate("all low", ~finder.forced, probe=True).excess <= target:
         return
     probed = bool((pinned & ~finder.forced).any()) or careful
-    if probed and finder.evaluate("all low but the flagged", ~pinned).excess <= target:
+    if probed and finder.evaluate("all low but the flagged", ~pinned, probe=True).excess <= target:
         if not careful:
             _shrink(finder, target)
         return

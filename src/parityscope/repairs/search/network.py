@@ -3,8 +3,8 @@
 Vertices are the nodes that decide and the operators that only move floats between them; the latter follow what they
 read (low if all of it is), as in the model that is written. A value is one tensor with its producer and consumers: it
 needs one Cast down if it is full and any consumer is low, one Cast up if it is low and any consumer is full, however
-many consumers there are. Constants need none (each side has its own copy), nor what only steers an operator. Inputs
-and outputs of the model are FP32.
+many consumers there are. Constants need none (each side has its own copy), nor what comes from integers without being
+rounded (compressed weights), nor what only steers an operator. Inputs and outputs of the model are FP32.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from parityscope.case.graph import computing, dependencies, node_name
 from parityscope.repairs.search.costs import cast_seconds, flops_of, roofline, shape_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     import onnx_ir as ir
 
@@ -89,10 +89,12 @@ def network_of(
     place = {name: index for index, name in enumerate(decisions)}
     numbers: dict[ir.Node, int] = {}
     vertices: list[Vertex] = []
+    exact: set[ir.Value] = set()
     for index, node in enumerate(computing(model)):
         name = node_name(node, index)
-        reads = [value for value in dependencies(node) if _flows(value)]
+        reads = [value for value in dependencies(node) if _flows(value) and value not in exact]
         if name not in place and not (reads and any(is_float(value) for value in node.outputs)):
+            exact.update(node.outputs)
             continue
         sources = tuple(dict.fromkeys(_producer(value, numbers) for value in reads))
         numbers[node] = len(vertices)
@@ -110,7 +112,7 @@ def network_of(
             )
         )
     whole = sum(vertex.times.full for vertex in vertices)
-    wires = _wires(model, numbers, lambda value: cast_seconds(_elements(value, shapes), hardware, whole))
+    wires = _wires(model, numbers, exact, lambda value: cast_seconds(_elements(value, shapes), hardware, whole))
     return Network(vertices=tuple(vertices), wires=tuple(wires), decisions=len(place))
 
 
@@ -142,14 +144,19 @@ def price(network: Network, low: np.ndarray, *, vertices: bool = False) -> Price
     return Price(seconds=seconds, flops=kept / total if total else 0.0, casts=casts)
 
 
-def _wires(model: ir.Model, numbers: Mapping[ir.Node, int], cast: Callable[[ir.Value], float]) -> list[Wire]:
-    exact = exact_uses(model)
+def _wires(
+    model: ir.Model,
+    numbers: Mapping[ir.Node, int],
+    exact: Collection[ir.Value],
+    cast: Callable[[ir.Value], float],
+) -> list[Wire]:
+    kept = exact_uses(model)
     readers: dict[ir.Value, list[int]] = {}
     for node, number in numbers.items():
-        steering = {value for index, value in enumerate(node.inputs) if (node, index) in exact}
-        data = {value for index, value in enumerate(node.inputs) if (node, index) not in exact}
+        steering = {value for index, value in enumerate(node.inputs) if (node, index) in kept}
+        data = {value for index, value in enumerate(node.inputs) if (node, index) not in kept}
         for value in dependencies(node):
-            if _flows(value) and (value in data or value not in steering):
+            if _flows(value) and value not in exact and (value in data or value not in steering):
                 readers.setdefault(value, []).append(number)
     for value in model.graph.outputs:
         if _flows(value):

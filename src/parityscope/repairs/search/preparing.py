@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
+import platform
+import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.simulation import simulate
@@ -15,6 +20,7 @@ from parityscope.errors import ParityError
 from parityscope.repairs.search.costs import H200, read_profile
 from parityscope.repairs.search.finding import Finder
 from parityscope.repairs.search.front import pareto
+from parityscope.repairs.search.journal import Journal
 from parityscope.repairs.search.judging import excess, yardstick
 from parityscope.repairs.search.network import network_of
 from parityscope.repairs.search.oracle import Oracle
@@ -23,8 +29,6 @@ from parityscope.repairs.search.records import Outcome
 from parityscope.repairs.search.splitting import check, margin_of, split
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import numpy as np
 
     from parityscope.backends._onnxruntime import Run
@@ -57,6 +61,7 @@ class Work:
     finder: Finder
     original: float
     skipped: tuple[Skip, ...]
+    journal: Journal | None
     started: float
     seconds: dict[str, float]
 
@@ -80,6 +85,7 @@ def prepare(task: Task, folder: Path, progress: Progress) -> Work:
     board = Switchboard(screened.model.graph(), task.low, threads=task.threads, folder=screened.model.path.parent)
     names = [node.name for node in board.graph.nodes]
     network = _network(task, screened.model, samples[0], names)
+    journal = None if task.journal is None else Journal(task.journal, _described(task, screened.model, search, held))
     oracle = Oracle(
         board,
         samples,
@@ -87,6 +93,7 @@ def prepare(task: Task, folder: Path, progress: Progress) -> Work:
         held,
         evaluations=task.evaluations or None,
         deadline=started + task.seconds,
+        journal=journal,
     )
     original = _before(task, samples, references, held) if screened.edits else math.nan
     return Work(
@@ -101,6 +108,7 @@ def prepare(task: Task, folder: Path, progress: Progress) -> Work:
         finder=Finder(oracle=oracle, network=network, flags=screened.flags, progress=progress, sensing=task.sensing),
         original=original,
         skipped=(*skipped, *board.graph.notes),
+        journal=journal,
         started=started,
         seconds=seconds,
     )
@@ -132,9 +140,29 @@ def outcome_of(work: Work, verdict: Verdict, statement: str) -> Outcome:
         held_out=work.held_out.indices,
         evaluations=work.finder.oracle.count + (not math.isnan(work.original)),
         sensing=sensed.evaluations if sensed else 0,
+        runs=work.finder.oracle.runs,
+        resumed=work.finder.oracle.resumed,
         skipped=(*work.skipped, *work.screened.skipped),
         seconds={**work.seconds, "total": time.monotonic() - work.started},
     )
+
+
+def _described(task: Task, model: Model, search: Inputs, held: Yardstick) -> str:
+    """The digest of everything that a measured error depends on."""
+    import onnxruntime
+
+    # Not imported: the package as a whole stands above this layer.
+    version = str(sys.modules[__name__.partition(".")[0]].__version__)
+    files = [Path(one.text.rpartition(":")[0]) for one in task.functions.values()]
+    facts = {
+        "versions": [version, onnxruntime.__version__, platform.machine()],
+        "model": [task.model.sha256, model.sha256, task.low, task.threads],
+        "inputs": [search.sha256, list(search.indices)],
+        "budgets": [[one.output, one.metric, one.limit.hex()] for one in task.budgets],
+        "floors": {name: floor.hex() for name, floor in held.floors.items()},
+        "functions": [hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()],
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def _network(task: Task, model: Model, sample: Sample, decisions: list[str]) -> Network:

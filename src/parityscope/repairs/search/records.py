@@ -35,7 +35,8 @@ class Task:
     `evaluations` end the search early; `pick` takes that row of the Pareto
     front (0: the cheapest that passes); `typed` writes types and Casts into the model, else it stays in FP32 for a
     runtime that converts by itself; `consents` names repairs that change the function and were agreed to; `profile` is a
-    file of measured node times.
+    file of measured node times; `journal` is where measurements are written down while the search lasts, and read by one
+    that goes on after it was interrupted.
     """
 
     model: Model
@@ -56,6 +57,7 @@ class Task:
     range_repairs: bool = True
     consents: tuple[str, ...] = ()
     profile: Path | None = None
+    journal: Path | None = None
     memory: int = 512 << 20
     threads: int = 0
 
@@ -105,7 +107,8 @@ class Kept:
 class Point:
     """An assignment that was evaluated.
 
-    `excess` is the worst measured error over the search samples in units of the budget (above 1 misses it);
+    `excess` is the worst measured error over the search samples in units of the budget (above 1 misses it, and then it
+    need not have been run on all of them);
     `seconds` the modelled time of one inference; `flops` the share of multiply-accumulates left in full precision;
     `casts` the Casts that the graph needs.
     """
@@ -141,7 +144,10 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a search found. `front` is the Pareto front of `trail`, cheapest first; `chosen` one of them."""
+    """What a search found. `front` is the Pareto front of `trail`, cheapest first; `chosen` one of them.
+
+    `runs` counts runs of the switchable graph on one sample, `resumed` those that an interrupted search had made before.
+    """
 
     verdict: Verdict
     statement: str
@@ -161,6 +167,8 @@ class Outcome:
     held_out: tuple[int, ...] = ()
     evaluations: int = 0
     sensing: int = 0
+    runs: int = 0
+    resumed: int = 0
     casts_written: int | None = None
     blocks: tuple[str, ...] = ()
     skipped: tuple[Skip, ...] = ()

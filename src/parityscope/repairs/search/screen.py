@@ -34,11 +34,14 @@ if TYPE_CHECKING:
 
 __all__ = ["flagged", "ranges_of"]
 
-# Operators and inputs that a zero sends to infinity or NaN.
-_POLES = {"Div": 1, "Reciprocal": 0, "Log": 0}
+# Operators and inputs that a zero sends to infinity or NaN; and the root, which makes of squares that vanished a zero where
+# a number of the format stood: sqrt(x²) is 0 in FP16 for every x below 1.7e-4.
+_POLES = {"Div": 1, "Reciprocal": 0, "Log": 0, "Sqrt": 0}
 # What may stand between the tensor that underflows and the pole: x² -> mean -> + epsilon -> root -> divisor.
 _SUMS = frozenset({"ReduceL2", "ReduceMean", "ReduceSum", "ReduceSumSquare"})
 _ON_THE_WAY = _SUMS | {"Add", "Clip", "Max", "Mul", "Pow", "Sqrt"}
+# Small terms of what does not vanish itself may vanish without harm: 1 + r², or max(x, a number).
+_COVERING = _SUMS | {"Add", "Clip", "Max"}
 
 
 def ranges_of(model: Model, inputs: Inputs, memory: int, threads: int, progress: Progress) -> dict[str, Range]:
@@ -140,7 +143,7 @@ def _by_underflow(
                 node=name,
                 op_type=node.op_type,
                 blame="activation",
-                text=f"{vanishing[value]:.3g} becomes 0 in {number_format.title} on its way to a denominator or logarithm",
+                text=f"{vanishing[value]:.3g} becomes 0 in {number_format.title} on its way to a denominator, logarithm or root",
                 tensor=str(value.name),
                 value=vanishing[value],
             )
@@ -165,8 +168,7 @@ def _vanishing(model: ir.Model, ranges: Mapping[str, Range], number_format: Form
         if held is not None and held.smallest and held.to_zero(number_format) < 0:
             found[value] = held.smallest
         producer = value.producer()
-        # Small terms of a sum that is not small itself may vanish without harm.
-        harmless = producer is not None and producer.op_type in _SUMS and value not in found
+        harmless = producer is not None and producer.op_type in _COVERING and value not in found
         if producer is not None and producer.op_type in _ON_THE_WAY and not harmless:
             stack.extend(producer.inputs)
     return found

@@ -1,6 +1,6 @@
 """Squared sensitivities of nodes from the FP32 baseline, measured in groups that are split while it matters.
 
-s²(G) = mean over samples of (output error with only the nodes of G low, in units of the budget)². Errors of nodes that
+s²(G) = mean over the active samples of (output error with only the nodes of G low, in units of the budget)². Errors of nodes that
 round independently add in squares (N. J. Higham and T. Mary, A new approach to probabilistic rounding error analysis,
 SIAM J. Sci. Comput. 41, 2019), so that one evaluation measures a whole group, and its nodes share its error evenly.
 Contiguous groups are split, largest first, until they are single nodes, or their label is settled: the small ones that
@@ -66,7 +66,7 @@ def sense(
     closed: list[tuple[float, tuple[int, ...]]] = []
 
     def measure(group: tuple[int, ...]) -> None:
-        found = oracle.evaluate(oracle.only(group)).squared
+        found = oracle.squared(oracle.only(group))
         if len(group) == 1:
             closed.append((found, group))
         else:
@@ -81,7 +81,7 @@ def sense(
             _, _, group = open_groups[0]
             parts = _parts(group, _PARTS)
             # A group leaves only when all of its parts are known, so that no error is lost when time runs out.
-            measured = [oracle.evaluate(oracle.only(part)).squared for part in parts]
+            measured = [oracle.squared(oracle.only(part)) for part in parts]
             heapq.heappop(open_groups)
             for part, _ in zip(parts, measured, strict=True):
                 measure(part)

@@ -9,13 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from parityscope.arithmetic.element_types import infer_types
+from parityscope.arithmetic.sites import is_float
 from parityscope.arithmetic.typed import typed_model
+from parityscope.case.graph import computing, node_name
 from parityscope.errors import ParityError
 from parityscope.records import Skip
 from parityscope.repairs.search.staging import save
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     import onnx_ir as ir
@@ -57,10 +60,24 @@ def write(staged: Model, low: str, kept: Sequence[Kept], path: Path, *, typed: b
         save(graph, path)
         return Written(path=path, casts=None, notes=_to_tell(kept))
     deciding = typed_names(graph, low)
+    infer_types(graph)
     reasons = {one.node: one.reason for one in kept if one.node in deciding}
+    reasons |= dict.fromkeys(_only_read_by(graph, reasons), "all that read it stay in FP32")
     made = typed_model(graph, low, dict.fromkeys(reasons, "f32"), reasons=reasons)
     save(made.model, path)
     return Written(path=path, casts=made.casts, notes=made.notes)
+
+
+def _only_read_by(graph: ir.Model, kept: Collection[str]) -> list[str]:
+    """The Casts from integers whose readers are all kept: in FP16 they would need Casts back."""
+    names = {node: node_name(node, index) for index, node in enumerate(computing(graph))}
+    found = []
+    for node, name in names.items():
+        source = node.inputs[0] if node.op_type == "Cast" and not node.domain else None
+        readers = [names.get(reader, "") for value in node.outputs for reader, _ in value.uses()]
+        if source is not None and not is_float(source) and is_float(node.outputs[0]) and readers:
+            found.extend([name] if all(reader in kept for reader in readers) else [])
+    return found
 
 
 def _to_tell(kept: Sequence[Kept]) -> tuple[Skip, ...]:
