@@ -140,6 +140,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_outputs(folder / "outputs.json", "trt-runner", [(arrays, 0.1) for arrays in outputs])
     (folder / "infer.sh").write_text('#!/bin/sh\nexec python infer.py "$@"\n', encoding="utf-8")
     (folder / "infer.sh").chmod(0o755)
+    (folder / "tests").mkdir()
+    (folder / "tests" / "data").symlink_to(ROOT / "tests" / "data")
     for page in PAGES:
         for block in blocks(page):
             if block.file:
@@ -150,7 +152,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def desk(prepared: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(prepared, tmp_path / "desk")
+    return shutil.copytree(prepared, tmp_path / "desk", symlinks=True)
 
 
 def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:

@@ -31,6 +31,7 @@ import numpy as np
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.recording import Progress, plan_chunks, silent
 from parityscope.comparison import measure_pair
+from parityscope.comparison.rows import Align, as_given
 from parityscope.errors import ParityError
 from parityscope.records import Skip
 
@@ -73,6 +74,7 @@ def noise_floor(
     memory: int = 512 << 20,
     threads: int = 2,
     progress: Progress = silent,
+    align: Align = as_given,
 ) -> NoiseFloor:
     """The floor of `tensors` on `samples` (indices into `inputs`).
 
@@ -85,6 +87,7 @@ def noise_floor(
         memory: Bytes for the tensors held at a time.
         threads: Threads that compare.
         progress: Told about every part.
+        align: Puts what was found beside what was expected, where rows have no order of their own.
 
     Raises:
         ParityError: no reference is given and ONNX Runtime cannot run the model.
@@ -104,7 +107,7 @@ def noise_floor(
         found: dict[str, dict[str, float]] = {}
         for what, evaluation in tuple(evaluations.items()):
             try:
-                found[what] = _distances(evaluation, chunk, inputs, samples, known, threads)
+                found[what] = _distances(evaluation, chunk, inputs, samples, known, threads, align)
             except ParityError as error:
                 del evaluations[what]
                 skipped.append(_lacking(what, error))
@@ -190,6 +193,7 @@ def _distances(
     samples: Sequence[int],
     reference: Reference,
     threads: int,
+    align: Align,
 ) -> dict[str, float]:
     """Relative L2 distance of each tensor from the reference, over the samples together."""
     names = [name for name in tensors if name in evaluation.names]
@@ -198,9 +202,10 @@ def _distances(
     run = evaluation.open(evaluation.graph, names)
     totals: dict[str, Statistics] = {}
     for index in samples:
-        arrays = run(inputs.sample(index).arrays)
+        wanted = {name: array for name in names if (array := reference(index, name)) is not None}
+        arrays = dict(align(wanted, run(inputs.sample(index).arrays)))
         for name in names:
-            array, expected = arrays.pop(name), reference(index, name)
+            array, expected = arrays.pop(name), wanted.get(name)
             if expected is None or expected.shape != array.shape:
                 continue
             part = measure_pair(expected, array, channel_axis=None, threads=threads)

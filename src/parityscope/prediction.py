@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from parityscope.backends import Capture
 from parityscope.backends.recording import Progress, open_target, plan_chunks, silent
 from parityscope.comparison import measure_pair
+from parityscope.comparison.rows import Align, as_given
 from parityscope.errors import ParityError
 from parityscope.noise import FLOAT32_ROUNDING, noise_floor
 from parityscope.records import Skip, Target
@@ -96,8 +97,12 @@ def expect_outputs(
     samples: Sequence[int],
     formats: Sequence[str] = FORMATS,
     progress: Progress = silent,
+    align: Align = as_given,
 ) -> Expectation:
-    """Expected error of every output, over `samples` together, in each format and for FP32 itself."""
+    """Expected error of every output, over `samples` together, in each format and for FP32 itself.
+
+    `align` puts what was found beside what was expected, where rows have no order of their own.
+    """
     names = [value.name for value in model.outputs]
     chosen = [inputs.sample(index) for index in samples]
     try:
@@ -113,13 +118,14 @@ def expect_outputs(
         names,
         reference=lambda index, name: reference[position[index]].get(name),
         progress=progress,
+        align=align,
     )
     errors: dict[str, dict[str, float]] = {"f32": dict(floor.errors)}
     skipped = list(floor.skipped)
     for step, name in enumerate(formats):
         progress("predicting", step, len(formats))
         try:
-            errors[name] = _output_errors(model, _rounding(name), chosen, reference, names)
+            errors[name] = _output_errors(model, _rounding(name), chosen, reference, names, align)
         except ParityError as error:
             skipped.append(_unpredicted(name, error))
     progress("predicting", len(formats), len(formats))
@@ -174,11 +180,12 @@ def _output_errors(
     samples: Sequence[Sample],
     reference: Sequence[Mapping[str, np.ndarray]],
     names: Sequence[str],
+    align: Align,
 ) -> dict[str, float]:
     totals: dict[str, Statistics] = {}
     with open_target(model, target, Capture()) as session:
         for sample, expected in zip(samples, reference, strict=True):
-            found = session.run(sample)
+            found = align(expected, session.run(sample))
             for name in names:
                 if name in found and found[name].shape == expected[name].shape:
                     part = measure_pair(expected[name], found[name], channel_axis=None)

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.backends import Backend, Capture, Probe, Session
+from parityscope.backends._environment import recorded_facts
 from parityscope.backends._matching import matching
 from parityscope.case.conformance import settled
 from parityscope.case.formats import UNREADABLE, Stored, retyped, unreadable
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BACKEND"]
 
+_ENVIRONMENT = "environment.json"
 _PEEK = 4096  # bytes of a JSON file that tell its kind: trtexec's first key is "name"
 
 
@@ -86,8 +88,20 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
         run=run,
         disturbs="as it was recorded",
         absent=tuple(_absent(model, capture, recording)),
-        environment={"recording": stored.origin, "recorded samples": str(len(stored.labels))},
+        environment={
+            "recording": stored.origin,
+            "recorded samples": str(len(stored.labels)),
+            **_environment(target.option("path"), target.option("environment")),
+        },
     )
+
+
+def _environment(path: str, file: str) -> dict[str, str]:
+    """What was recorded of the place: the file given, or environment.json in the recording's folder."""
+    beside = Path(path) / _ENVIRONMENT
+    if file:
+        return recorded_facts(Path(file))
+    return recorded_facts(beside) if beside.is_file() else {}
 
 
 def _stored(model: Model, target: Target) -> tuple[Stored, tuple[str, ...]]:
@@ -243,6 +257,7 @@ BACKEND = Backend(
         "path": "the file or folder of outputs",
         "runner": "which runner of Polygraphy's file, when there are several",
         "map": "recorded names to the model's: old:new,old2:new2",
+        "environment": "the JSON of `parityscope doctor` from there (default: environment.json in the folder)",
         "pair": "name (default: by file name where both sides have names) or order (recording i belongs to sample i)",
         "shapes": "shapes of raw bytes whose dimensions the model leaves open: name:1x3x4,other:1x10",
     },

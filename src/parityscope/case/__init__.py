@@ -10,6 +10,7 @@ from parityscope.case.model import Model, load_model
 from parityscope.case.policy import DECLARED, declared_policy
 
 if TYPE_CHECKING:
+    from parityscope.case.own import OwnInputs
     from parityscope.records import Policy
 
 __all__ = ["DECLARED", "Case", "Inputs", "Model", "Sample", "declared_policy", "load_inputs", "load_model"]
@@ -17,9 +18,13 @@ __all__ = ["DECLARED", "Case", "Inputs", "Model", "Sample", "declared_policy", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One examination: the reference model, the samples it is examined on, and what counts as within."""
+    """One examination: the reference model, the samples it is examined on, and what counts as within.
+
+    `own` is what the deployment gave its model for the same samples, where that was recorded.
+    """
 
     name: str
     model: Model
     inputs: Inputs
     policy: Policy
+    own: OwnInputs | None = None

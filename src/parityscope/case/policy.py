@@ -7,6 +7,7 @@ the place of what a policy file says about the same thing.
 from __future__ import annotations
 
 import difflib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
@@ -54,8 +55,8 @@ def overridden(file: Policy, declared: str, candidate: Target, budgets: Sequence
     kept = (one for one in file.budgets if not any(_replaces(given, one) for given in budgets))
     chosen = (*kept, *budgets)
     if declared or not file.declared:
-        return declared_policy(declared, candidate, chosen)
-    return Policy(declared=file.declared, declared_reason=file.declared_reason, budgets=chosen)
+        return replace(declared_policy(declared, candidate, chosen), matched=file.matched)
+    return replace(file, budgets=chosen)
 
 
 def budgets_for(policy: Policy, output: str) -> tuple[Budget, ...]:
@@ -66,7 +67,7 @@ def budgets_for(policy: Policy, output: str) -> tuple[Budget, ...]:
 
 
 def check_outputs(policy: Policy, outputs: Collection[str]) -> None:
-    """Checks that every budget names an output of the model.
+    """Checks that every budget names an output of the model, and so does every output to match.
 
     Raises:
         ParityError: one does not.
@@ -76,6 +77,11 @@ def check_outputs(policy: Policy, outputs: Collection[str]) -> None:
             close = difflib.get_close_matches(budget.output, list(outputs), n=1)
             fix = f"write {close[0]}" if close else f"use one of: {', '.join(outputs)}"
             raise ParityError(f"a budget is for {budget.output!r}, and the model has no such output", fix=fix)
+    for name in policy.matched:
+        if name not in outputs:
+            close = difflib.get_close_matches(name, list(outputs), n=1)
+            fix = f"write {close[0]}" if close else f"use some of: {', '.join(outputs)}"
+            raise ParityError(f"the rows of {name!r} are to be matched, and the model has no such output", fix=fix)
 
 
 def _replaces(given: Budget, said: Budget) -> bool:

@@ -5,6 +5,7 @@ The report repeats every reason:
     declared = "f16"                     # f32, tf32, f16 or bf16
     declared_reason = "built with --fp16"
     samples = 200                        # at most so many
+    match = ["logits", "boxes"]          # outputs whose rows have no order: they are paired before they are compared
 
     [[budget]]                           # for every output that the metric applies to
     metric = "rel_l2"
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PolicyFile", "read_policy"]
 
-_FILE_KEYS = ("declared", "declared_reason", "samples", "budget")
+_FILE_KEYS = ("declared", "declared_reason", "samples", "match", "budget")
 _METRIC_KEYS = ("output", "metric", "limit", "reason")
 _TOLERANCE_KEYS = ("output", "atol", "rtol", "reason")
 _BUDGET_KEYS = tuple(dict.fromkeys(_METRIC_KEYS + _TOLERANCE_KEYS))
@@ -82,7 +83,10 @@ def read_policy(path: Path, metrics: Collection[str]) -> PolicyFile:
     budgets = tuple(_budget(table, metrics, f"{path}, budget {place}") for place, table in enumerate(tables, 1))
     _check_repeated(budgets, where)
     because = (said or f"{path.name} says so") if declared else ""
-    policy = Policy(declared=declared, declared_reason=because, budgets=budgets)
+    matched = found.get("match", [])
+    if not isinstance(matched, list) or not all(isinstance(name, str) for name in matched):
+        raise ParityError("match is not a list of outputs", where=where, fix='write match = ["logits", "boxes"]')
+    policy = Policy(declared=declared, declared_reason=because, budgets=budgets, matched=tuple(matched))
     return PolicyFile(policy=policy, samples=_samples(found, where))
 
 

@@ -22,20 +22,29 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic import Format
     from parityscope.case import Inputs, Model
+    from parityscope.case.own import OwnInputs
     from parityscope.explanation import Explanation
+    from parityscope.localization.calls import Growth
     from parityscope.records import (
+        Budget,
         Evidence,
         ExecutedGraph,
         Experiment,
         Finding,
         Localization,
         Pair,
+        Policy,
         Site,
         Target,
         Verdict,
     )
 
+    # Inputs by name -> outputs by the reference's names.
+    Run = Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
+
 __all__ = ["Bench", "Check", "Example", "Lab", "Proposal", "Result", "Scene", "check_page", "checks"]
+
+_NO_FACTS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +71,14 @@ class Bench:
     them. `samples` are the places of the first few samples in the data set, in their order; `inputs(i)`, `reference(i)` and
     `candidate(i)` are the input and both sides' outputs of sample i, all by the reference's names. The candidate may lack
     an output or give it in another shape.
+
+    `answers(inputs)` gives the candidate's outputs on other inputs; None where it is a recording. `peers` are other ways to
+    run the model that ought to agree with the reference, and `switched` the candidate with one switch thrown, by target:
+    each gives outputs on any inputs. All raise ParityError where a side cannot run. `given(i)` are the outputs that the
+    verdict was made with where those are a recording's, which `reference(i)` are not; None otherwise.
+
+    `origin` is the network before its conversion, by target, where a side is one: as it was given (in FP32) first, then in its
+    other modes. `converted` is then the ONNX model as it stands, run by ONNX Runtime with its optimizer off.
     """
 
     outputs: Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
@@ -69,6 +86,12 @@ class Bench:
     inputs: Callable[[int], Mapping[str, np.ndarray]]
     reference: Callable[[int], Mapping[str, np.ndarray]]
     candidate: Callable[[int], Mapping[str, np.ndarray]]
+    answers: Run | None = None
+    peers: Mapping[str, Run] = field(default_factory=lambda: MappingProxyType({}))
+    switched: Mapping[str, Run] = field(default_factory=lambda: MappingProxyType({}))
+    given: Callable[[int], Mapping[str, np.ndarray]] | None = None
+    origin: Mapping[str, Run] = field(default_factory=lambda: MappingProxyType({}))
+    converted: Run | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +104,11 @@ class Scene:
     execute ("" when nobody can see), `storage` the format whose range its tensors have as far as is known.
     `tensors` holds the compared tensors by name; `graph` is the reference's, to be read only. `explanations` says of the
     leading suspects which arithmetic or which other function their introduced error is, by tensor.
+
+    `policy` is what the verdict was made by (None: nothing is known of it), `environments` what the reference's and the
+    candidate's runtimes said of themselves, `real` real samples to hold the inputs against, where the user gave some.
+    `sequence` is how the error grew over repeated calls, where both sides were called so. `own` is what the deployment
+    gave its model for the same samples, where that was recorded.
     """
 
     model: Model
@@ -101,6 +129,11 @@ class Scene:
     disturbance: float = 0.0
     lab: Lab | None = None
     bench: Bench | None = None
+    policy: Policy | None = None
+    environments: tuple[Mapping[str, str], Mapping[str, str]] = (_NO_FACTS, _NO_FACTS)
+    real: Inputs | None = None
+    sequence: Growth | None = None
+    own: OwnInputs | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +161,15 @@ class Example:
 
     `inputs_fault` plants into the data path instead: it takes the inputs of all samples in their order and gives those
     that the candidate computed on. `outputs_fault` takes and gives the outputs of all samples likewise; both may be set.
+    With `records_inputs` what the candidate computed on was recorded too.
+    `reference_fault` does to the reference what that does to the candidate, which is then what is recorded as the reference.
+
+    `candidate_model` is another model as text that the candidate runs. `budgets` are what it is judged by, `real` other,
+    real samples, `states` what is fed back (input -> output) for `steps` calls. `environment` is what is recorded beside a
+    planted fault of the place where it was recorded.
+
+    `network` is the Python text of the network before its conversion, whose function `make` returns the torch.nn.Module; it
+    stands for `{network}` in `candidate` and `reference`, and takes PyTorch.
     """
 
     model: str
@@ -136,6 +178,16 @@ class Example:
     fault: tuple[str, Callable[[np.ndarray], np.ndarray]] | None = None
     inputs_fault: Callable[[Sequence[Mapping[str, np.ndarray]]], Sequence[Mapping[str, np.ndarray]]] | None = None
     outputs_fault: Callable[[Sequence[Mapping[str, np.ndarray]]], Sequence[Mapping[str, np.ndarray]]] | None = None
+    reference_fault: Callable[[Sequence[Mapping[str, np.ndarray]]], Sequence[Mapping[str, np.ndarray]]] | None = None
+    candidate_model: str = ""
+    budgets: tuple[Budget, ...] = ()
+    real: Mapping[str, np.ndarray] | None = None
+    states: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    steps: int = 0
+    environment: Mapping[str, str] | None = None
+    records_inputs: bool = False
+    network: str = ""
+    reference: str = "ort"
     declared: str = ""
     site: str = ""
     constants: Mapping[str, np.ndarray] = field(default_factory=lambda: MappingProxyType({}))

@@ -29,6 +29,9 @@ FAMILIES = {
 
 _BYTE = 255  # the largest value of a byte
 
+# Bytes to which rows are aligned: vector registers, cache lines, cudaMallocPitch and textures.
+_PITCHES = (16, 32, 64, 128, 256, 512)
+
 
 def readings(family: str, array: np.ndarray, previous: np.ndarray | None) -> Iterator[Reading]:
     """The readings of one family that differ from `array`; `previous` is the same input of the sample before, if any."""
@@ -116,6 +119,30 @@ def _layout(array: np.ndarray, previous: np.ndarray | None) -> Iterator[Reading]
     for axes, words in turned.items():
         changed = np.ascontiguousarray(array.transpose(axes)).reshape(array.shape)
         yield f"was read as if it were contiguous: {words}", changed
+    yield from _pitched(array)
+
+
+def _pitched(array: np.ndarray) -> Iterator[Reading]:
+    """Rows that begin at multiples of so many bytes for one side, and end to end for the other."""
+    width = array.shape[-1] if array.ndim > 1 else 0
+    if width < 2 or array.size == width:
+        return
+    rows = array.reshape(-1, width)
+    tried = set()
+    for pitch in _PITCHES:
+        step = -(-width * array.itemsize // pitch) * pitch // array.itemsize
+        if step <= width or step in tried or pitch % array.itemsize:
+            continue
+        tried.add(step)
+        padded = np.zeros((len(rows), step), array.dtype)
+        padded[:, :width] = rows
+        words = f"its rows begin every {step * array.itemsize} bytes and were read end to end"
+        yield words, padded.reshape(-1)[: array.size].reshape(array.shape)
+        # Behind the end of the buffer there is nothing of this array.
+        held = np.zeros(len(rows) * step, array.dtype)
+        held[: array.size] = array.reshape(-1)
+        words = f"its rows lie end to end and were read every {step * array.itemsize} bytes"
+        yield words, held.reshape(-1, step)[:, :width].reshape(array.shape)
 
 
 _MAKERS = {"absent": _absent, "part": _part, "type": _type, "layout": _layout}

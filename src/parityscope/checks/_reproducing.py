@@ -14,6 +14,7 @@ import numpy as np
 
 from parityscope.checks import Result
 from parityscope.comparison import measure_pair
+from parityscope.comparison.rows import aligner
 from parityscope.errors import ParityError
 from parityscope.prediction import FLOAT32_ROUNDING, distance, margin_of
 from parityscope.records import Evidence
@@ -113,6 +114,7 @@ def misfit(scene: Scene, outputs: Arrays, candidate: Arrays, *, coarser: bool = 
     """The misfit of `outputs` to the candidate's, over all outputs that both have."""
     worst = Misfit(error=math.inf, over=math.inf)
     shared = [name for name in outputs if name in candidate]
+    candidate = aligner(scene.policy.matched if scene.policy else ())(outputs, candidate)
     if shared:
         errors = {name: apart(outputs[name], candidate[name]) for name in shared}
         over = max(error / limit_of(scene, name, coarser=coarser) for name, error in errors.items())

@@ -5,10 +5,11 @@ tokenizer's, the engine's after its optimizer. Two tensors of equal shape and ty
 
 How it shows: all outputs are wrong, by far more than any precision, in FP32 as much as in FP16; no layer is to blame.
 
-How we test for it: the reference is run with its own inputs exchanged: up to 24 orders all of them, fewest moves first;
-beyond that the exchange of two that brings the outputs nearest to the candidate's, again and again. An order is accepted if
-what is left of the error is what the arithmetic explains, on every sample looked at. Outputs need no run: their values are
-matched.
+How we test for it: the reference is run with its own inputs exchanged: up to 24 orders all of them, fewest moves first.
+Beyond that a candidate that can be run is asked where it puts each input, which takes two runs an input; else the orders of
+sorted lists are tried, then the exchange of two that brings the outputs nearest to the candidate's, again and again, then
+what a model of all single exchanges proposes. An order is accepted if what is left of the error is what the arithmetic
+explains, on every sample looked at. Outputs need no run: their values are matched.
 
 What it is confused with: an input that never arrived (BND002), where the exchanged one is nought anyway; inputs with
 equal values cannot be told apart and are never named.
@@ -28,6 +29,7 @@ import numpy as np
 from parityscope.checks import Check, Example, Proposal, Result
 from parityscope.checks._common import number
 from parityscope.checks._orders import count_runs, groups_of, search
+from parityscope.checks._probing import probed_order
 from parityscope.checks._reproducing import (
     RUN_S,
     Misfit,
@@ -39,6 +41,7 @@ from parityscope.checks._reproducing import (
     refuted,
     supported,
 )
+from parityscope.errors import ParityError
 from parityscope.records import Experiment, Finding, OfferedRepair, Site
 
 if TYPE_CHECKING:
@@ -54,6 +57,8 @@ __all__ = ["CHECK"]
 
 _CODE = "BND001"
 _TITLE = "Inputs or outputs are bound in another order"
+_ALL_TRIED = 24  # orders: so many are
+_NUMBERS = 4096  # of an output that the model of single exchanges looks at: it fits one order, not a network
 
 
 def _propose(scene: Scene) -> Iterator[Proposal]:
@@ -101,7 +106,13 @@ def _inputs_tested(scene: Scene, bench: Bench, groups: list[tuple[str, ...]], ex
             _explains(scene, bench, order, index, befores[index]) for index in bad if index != first
         )
 
-    order = search(groups, attempt, before.error)
+    # Of many inputs a candidate that runs can be asked where it puts each; what it tells is judged as any order.
+    told = probed_order(scene, bench, groups, first) if count_runs(groups) > _ALL_TRIED else {}
+    probed = attempt(told) if told else None
+    if probed is not None and probed[1]:
+        order: Order | None = told
+    else:
+        order = search(groups, attempt, before.error, seen=lambda order: _seen(bench, order, first))
     if order is None:
         least = min((one.error for one in tried), default=before.error)
         because = f"{len(tried)} orders tried: the nearest leaves {number(least)} of {number(before.error)}"
@@ -123,6 +134,24 @@ def _misfit_of(scene: Scene, bench: Bench, order: Order, index: int) -> Misfit |
     arrays = bench.inputs(index)
     found = changed_run(bench, {name: arrays[order.get(name, name)] for name in arrays}, index)
     return None if found is None else misfit(scene, found, bench.candidate(index), coarser=True)
+
+
+def _seen(bench: Bench, order: Order, index: int) -> np.ndarray | None:
+    """The reference's outputs for an order less the candidate's, some thousand numbers; None if they are not finite."""
+    arrays = bench.inputs(index)
+    try:
+        found = bench.outputs({name: arrays[order.get(name, name)] for name in arrays})
+    except ParityError:
+        return None
+    rows = []
+    for name, held in bench.candidate(index).items():
+        if name in found and found[name].shape == held.shape and held.dtype.kind in "fiu":
+            apart = found[name].astype(np.float64) - held.astype(np.float64)
+            size = float(np.linalg.norm(held.astype(np.float64)))
+            # Outputs of other sizes weigh alike, and a stride leaves out no region of a large one.
+            rows.append(apart.reshape(-1)[:: max(1, apart.size // _NUMBERS)] / (size or 1.0))
+    row = np.concatenate(rows) if rows else np.zeros(0)
+    return row if row.size and np.isfinite(row).all() else None
 
 
 def _outputs_tested(scene: Scene, bench: Bench, experiment: Experiment) -> Result:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["EXACT", "Fit", "fit_inputs"]
+__all__ = ["EXACT", "Fit", "fit_channels", "fit_inputs"]
 
 # 1 - R^2 that is rounding; see above.
 EXACT = 1e-9
@@ -93,6 +93,18 @@ def fit_inputs(reference: np.ndarray, candidate: np.ndarray, *, axis: int = 1) -
         flipped = np.flip(source, flips) if flips else source
         found.extend(_fitted(flipped, target, axis, fit.mirrored, shift) for shift in _shifts(flipped, target))
     return max(found, key=lambda fit: -1.0 if np.isnan(fit.r2) else fit.r2)
+
+
+def fit_channels(reference: np.ndarray, candidate: np.ndarray, *, axis: int = 1) -> Fit:
+    """As `fit_inputs`, without mirroring and shifting: channels, gains and offsets alone.
+
+    Raises:
+        ValueError: the shapes differ or the rank is not 4.
+    """
+    if reference.shape != candidate.shape or reference.ndim != 4:
+        raise ValueError(f"two arrays of one shape and rank 4 are needed, not {reference.shape} and {candidate.shape}")
+    source, target = (np.moveaxis(np.asarray(each, np.float64), axis, 1) for each in (reference, candidate))
+    return _fitted(source, target, axis, (), (0, 0))
 
 
 def _fitted(

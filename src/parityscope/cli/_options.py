@@ -24,7 +24,7 @@ ModelArgument = Annotated[Path, typer.Argument(help="The reference model (.onnx)
 CandidateOption = Annotated[str, typer.Option(help="backend[:precision][?key=value&...], e.g. openvino:f16.")]
 ReferenceOption = Annotated[str, typer.Option(help="The reference's target.")]
 InputsOption = Annotated[str, typer.Option(help="Real samples: .npz, a folder, ... (docs/inputs.md).")]
-PreprocessOption = Annotated[str, typer.Option(help="file.py:function, for a folder of images.")]
+PreprocessOption = Annotated[str, typer.Option(help="file.py:function or a recipe (.toml), for a folder of images.")]
 StackedOption = Annotated[bool, typer.Option("--stacked", help="The .npz holds samples stacked on axis 0.")]
 ShapesOption = Annotated[list[str] | None, typer.Option(help="name:1x3x224x224, for raw blobs and generated inputs.")]
 SamplesOption = Annotated[int | None, typer.Option(help="At most so many samples.")]
@@ -41,8 +41,14 @@ PeerOption = Annotated[
     str, typer.Option(help="Another target of the candidate's precision to hold it against (default: its simulation).")
 ]
 TimeOption = Annotated[str, typer.Option(help="Time for experiments, e.g. 60s.")]
+RealOption = Annotated[str, typer.Option(help="Real samples to hold the inputs against, as --inputs takes them.")]
+StateOption = Annotated[list[str] | None, typer.Option(help="OUTPUT=INPUT fed back between calls; repeatable.")]
+StepsOption = Annotated[int, typer.Option(help="Calls with --state [samples, at least 20].")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress and no summary line.")]
 KeepOption = Annotated[bool, typer.Option("--keep-tensors", help="Keep the captured tensors in the study.")]
+MatchOption = Annotated[str, typer.Option(help="Outputs whose rows have no order, e.g. boxes,logits: paired first.")]
+ImagesOption = Annotated[Path | None, typer.Option(help="The images that the samples were made from.")]
+OwnOption = Annotated[Path | None, typer.Option(help="Recorded inputs of the deployment's own model.")]
 RedactOption = Annotated[bool, typer.Option("--redact", help="Leave paths, host and weights out of the study.")]
 
 _UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
@@ -73,6 +79,27 @@ def seconds_of(text: str) -> float:
     if not value > 0:
         raise ParityError(f"--time {text!r} is not a time", fix="write --time 60s")
     return value
+
+
+def states_of(items: list[str] | None, steps: int) -> dict[str, str]:
+    """`OUTPUT=INPUT` items as input -> output.
+
+    Raises:
+        ParityError: an item is not of that form, one input is fed twice, or there are calls and nothing to feed back.
+    """
+    found: dict[str, str] = {}
+    for item in items or []:
+        output, equals, name = item.rpartition("=")
+        if not (output and equals and name):
+            raise ParityError(f"--state {item!r} is not OUTPUT=INPUT", fix="write --state next_h=h")
+        if name in found:
+            raise ParityError(f"--state feeds {name!r} twice", fix="keep one of them")
+        found[name] = output
+    if steps < 0 or (steps and not found):
+        raise ParityError(
+            f"--steps {steps} says how often and nothing says what is fed back", fix="add --state OUTPUT=INPUT"
+        )
+    return found
 
 
 def mapping_of(items: list[str] | None) -> dict[str, str]:
@@ -126,6 +153,14 @@ def shapes_of(items: list[str] | None) -> dict[str, tuple[int, ...]]:
             raise ParityError(f"--shapes {item!r} is not name:1x3x224x224", fix="write --shapes x:1x3x224x224")
         found[name] = tuple(int(part) for part in parts)
     return found
+
+
+def formats_of(text: str) -> list[str]:
+    """The number formats of a list with commas: "f16,bf16"."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise ParityError("--formats names none", fix="write --formats f16,bf16")
+    return names
 
 
 @contextlib.contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,9 +13,6 @@ from parityscope.errors import Exit, ParityError
 __all__ = ["NAME", "command"]
 
 NAME = "doctor"
-
-# CPU features that decide in which precision a CPU runtime really computes.
-_FEATURES = ("avx2", "f16c", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_fp16", "amx_tile")
 
 
 def command(*, format_name: Annotated[str, typer.Option("--format", help="text or json.")] = "text") -> int:
@@ -35,6 +31,11 @@ def command(*, format_name: Annotated[str, typer.Option("--format", help="text o
             print(f"{'':10} fix: {state['fix']}")
         for key, value in state["facts"].items():
             print(f"{'':10} {key}: {value}")
+    print("\nfacts that change results:")
+    for key, value in found["facts"].items():
+        print(f"{'':10} {key}: {value}")
+    for conflict in found["conflicts"]:
+        print(f"conflict: {conflict}")
     return Exit.WITHIN
 
 
@@ -42,6 +43,8 @@ def examine_machine() -> dict[str, Any]:
     """The facts as plain data."""
     import parityscope
     from parityscope.backends import backends
+    from parityscope.backends._environment import cpu_facts, machine_facts
+    from parityscope.environment import conflicts
 
     states = {}
     for name, found in backends().items():
@@ -57,18 +60,8 @@ def examine_machine() -> dict[str, Any]:
         "parityscope": parityscope.__version__,
         "python": platform.python_version(),
         "os": platform.platform(),
-        "cpu": _cpu(),
+        "cpu": cpu_facts(),
         "backends": states,
-    }
-
-
-def _cpu() -> dict[str, Any]:
-    path = Path("/proc/cpuinfo")
-    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-    fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-    trimmed = {key.strip(): value.strip() for key, value in fields.items()}
-    flags = set(trimmed.get("flags", "").split())
-    return {
-        "name": trimmed.get("model name", platform.processor() or platform.machine()),
-        "features": [feature for feature in _FEATURES if feature in flags],
+        "facts": (facts := machine_facts()),
+        "conflicts": list(conflicts(facts)),
     }

@@ -8,16 +8,19 @@ that what stays behind from one sample is seen in the next.
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Capture
 from parityscope.backends.recording import open_target
+from parityscope.backends.targets import format_target
 from parityscope.case import Sample
 from parityscope.checks import Bench
 from parityscope.records import Target
+from parityscope.study._others import origins_of, peers_of, switched_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import numpy as np
 
@@ -27,6 +30,10 @@ if TYPE_CHECKING:
 __all__ = ["open_bench"]
 
 _SAMPLES = 4  # chosen: a hypothesis found on the first must hold on others, and each more costs a run of both sides
+# NVIDIA's libraries obey it whatever a program asks for.
+_NO_TF32 = "NVIDIA_TF32_OVERRIDE=0"
+# The ONNX file as it stands: no optimizer may be what is told apart from the network.
+_CONVERTED = Target(backend="ort", options=(("optimization", "disabled"),))
 _RECORDED = "saved"  # the backend that answers only for what it has
 
 
@@ -47,6 +54,15 @@ def open_bench(case: Case, reference: Target, candidate: Target, names: Mapping[
             inputs=lambda index: case.inputs.sample(index).arrays,
             reference=asked.reference,
             candidate=asked.candidate,
+            answers=None if candidate.backend == _RECORDED else asked.answers,
+            peers={format_target(peer): asked.runner(peer) for peer in peers_of(case.model, reference)},
+            switched={
+                **{format_target(other): asked.runner(other) for other in switched_of(candidate)},
+                **({_NO_TF32: asked.without_tf32} if candidate.backend == "command" else {}),
+            },
+            given=asked.given if reference.backend == _RECORDED else None,
+            origin={format_target(one): asked.runner(one) for one in (origins := origins_of(reference, candidate))},
+            converted=asked.runner(_CONVERTED) if origins else None,
         )
 
 
@@ -60,10 +76,12 @@ class _Asked:
         recorded = reference.backend == _RECORDED
         self._case = case
         self._runs_reference = Target(backend="ort", options=options) if recorded else reference
+        self._given = reference
         self._runs_candidate = candidate
         self._names = names
         self._held = held
         self._session: Session | None = None
+        self._others: dict[Target, Session] = {}
         self._of_reference: dict[int, Mapping[str, np.ndarray]] = {}
         self._of_candidate: dict[int, Mapping[str, np.ndarray]] = {}
 
@@ -86,6 +104,37 @@ class _Asked:
                 for each in self._case.inputs.indices[:_SAMPLES]:
                     self._of_candidate[each] = self._named(session.run(self._case.inputs.sample(each)))
         return self._of_candidate[index]
+
+    def answers(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return self.runner(self._runs_candidate)(arrays)
+
+    def without_tf32(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The candidate's program, started with TF32 switched off in its environment."""
+        name, _, value = _NO_TF32.partition("=")
+        before = os.environ.get(name)
+        os.environ[name] = value
+        try:
+            place = self._case.inputs.indices[0]
+            with open_target(self._case.model, self._runs_candidate, Capture()) as session:
+                return self._named(session.run(Sample(index=place, name="changed inputs", arrays=arrays)))
+        finally:
+            if before is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = before
+
+    def given(self, index: int) -> Mapping[str, np.ndarray]:
+        return self._run(self._given, self._case.inputs.sample(index))
+
+    def runner(self, target: Target) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
+        """The outputs of `target` on changed inputs, by the reference's names; its session is opened once."""
+        place = self._case.inputs.indices[0]
+        return lambda arrays: self._run(target, Sample(index=place, name="changed inputs", arrays=arrays))
+
+    def _run(self, target: Target, sample: Sample) -> dict[str, np.ndarray]:
+        if target not in self._others:
+            self._others[target] = self._held.enter_context(open_target(self._case.model, target, Capture()))
+        return self._named(self._others[target].run(sample))
 
     def _named(self, found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         outputs = [value.name for value in self._case.model.outputs]

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import parityscope
+from parityscope.backends._environment import machine_facts
 from parityscope.backends.targets import format_target
 from parityscope.comparison.ladder import ladder
-from parityscope.explanation import as_json
 from parityscope.study._drawings import graph_views, plots
 from parityscope.study._folder import SCHEMA, strict
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from parityscope.case import Case, Model
     from parityscope.explanation import Explanation
+    from parityscope.localization.calls import Growth
     from parityscope.records import Diagnosis, Finding, Pair, Skip, Suspect, Target, Verdict
     from parityscope.study._layers import Layers
     from parityscope.study._outputs import OutputRun
@@ -49,6 +50,7 @@ class Parts:
     diagnosis: Diagnosis
     verdict: Verdict
     skipped: tuple[Skip, ...]
+    growth: Growth | None
     timings: Mapping[str, float]
     created: str
     command: str
@@ -102,12 +104,21 @@ def document(parts: Parts) -> dict[str, Any]:
             else [],
             "findings": [_finding(finding) for finding in parts.diagnosis.findings],
             "refuted": [asdict(evidence) for evidence in parts.diagnosis.refuted],
+            "calls": _calls(parts.growth),
             "skipped": [asdict(skip) for skip in parts.skipped],
             "unexplained": parts.diagnosis.unexplained,
             "timings": dict(parts.timings),
         }
     )
     return plain
+
+
+def _calls(growth: Growth | None) -> dict[str, Any] | None:
+    """How the error grew over repeated calls; None where nothing was fed back."""
+    if growth is None:
+        return None
+    steps = [asdict(step) for step in growth.steps]
+    return {"states": dict(growth.states), "factor": growth.factor, "leaves": growth.leaves, "steps": steps}
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
@@ -177,6 +188,7 @@ def _environment() -> dict[str, str]:
         "machine": platform.machine(),
         "python": platform.python_version(),
         "numpy": np.__version__,
+        **machine_facts(),
     }
 
 
@@ -252,7 +264,11 @@ def _tensors(tensors: Mapping[str, Pair], suspects: tuple[Suspect, ...]) -> list
 def _suspect(suspect: Suspect, parts: Parts) -> dict[str, Any]:
     """A suspect, what explains its error, and the findings about it (`share` of a finding is its confidence)."""
     explanation = parts.explanations.get(suspect.site.tensor)
-    told = as_json(explanation) if explanation else {"explained_by": []}
+    told: dict[str, Any] = {"explained_by": []}
+    if explanation is not None:
+        from parityscope.explanation import as_json
+
+        told = as_json(explanation)
     causes = [
         {"hypothesis": f"{finding.code} {finding.title}", "share": finding.confidence}
         for finding in parts.diagnosis.findings

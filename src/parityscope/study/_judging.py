@@ -77,6 +77,11 @@ def judge(pair: Pair, statistics: Statistics, policy: Policy) -> Verdict:
 
 def reason_for(pair: Pair, policy: Policy) -> str:
     """Why the verdict on an output is what it is, in one sentence."""
+    paired = "row by row, paired by value: " if pair.site.tensor in policy.matched else ""
+    return paired + _reason(pair, policy)
+
+
+def _reason(pair: Pair, policy: Policy) -> str:
     said = said_of_budgets(pair, policy)
     if said:
         return said

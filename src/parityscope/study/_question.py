@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parityscope.backends.targets import parse_target
 from parityscope.case import Case, load_inputs, load_model
+from parityscope.case.originals import with_originals
 from parityscope.case.policy import check_outputs, overridden
 from parityscope.case.policy_file import PolicyFile, read_policy
 from parityscope.records import Policy
 from parityscope.study._budgets import known_metrics
+from parityscope.study._own import own_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,7 +30,8 @@ class Question:
     """A model, two targets in the grammar of targets, DATA and how to read it, and what counts as within.
 
     `declared`, `budgets` and `samples` take the place of what the policy says about the same; a policy is a file or a
-    record. Empty and None say nothing.
+    record. `match` names outputs whose rows have no order, `images` is the folder of the images that samples were made
+    from, `own_inputs` the recorded inputs of the deployment's own model. Empty and None say nothing.
     """
 
     model: str | Path
@@ -43,6 +46,9 @@ class Question:
     declared: str = ""
     budgets: tuple[Budget, ...] = ()
     policy: str | Path | Policy | None = None
+    match: tuple[str, ...] = ()
+    images: str | Path | None = None
+    own_inputs: str | Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +71,7 @@ def posed(question: Question) -> Iterator[Posed]:
     stated = _stated(question.policy)
     policy = overridden(stated.policy, question.declared, candidate, question.budgets)
     model = load_model(question.model)
+    policy = replace(policy, matched=question.match or policy.matched)
     check_outputs(policy, [value.name for value in model.outputs])
     with tempfile.TemporaryDirectory(prefix="parityscope-spool-") as spool:
         inputs = load_inputs(
@@ -77,7 +84,10 @@ def posed(question: Question) -> Iterator[Posed]:
             shapes=question.shapes or None,
             seed=question.seed,
         )
-        case = Case(name=model.path.stem, model=model, inputs=inputs, policy=policy)
+        if question.images:
+            inputs = with_originals(inputs, Path(question.images))
+        own = own_inputs(question.own_inputs, candidate, inputs)
+        case = Case(name=model.path.stem, model=model, inputs=inputs, policy=policy, own=own)
         yield Posed(case=case, reference=reference, candidate=candidate)
 
 

@@ -22,6 +22,7 @@ from parityscope.backends import Capture
 from parityscope.backends.recording import open_target
 from parityscope.backends.targets import format_target
 from parityscope.comparison import measure_pair
+from parityscope.comparison.rows import aligner
 from parityscope.errors import ParityError
 from parityscope.prediction import distance
 from parityscope.records import Skip, Target
@@ -91,7 +92,12 @@ def measure_triangle(
             for position, index in enumerate(samples):
                 progress("comparing with a peer", position, len(samples))
                 sample = case.inputs.sample(index)
-                runs = first.run(sample), second.run(sample), third.run(sample)
+                expected = first.run(sample)
+                runs = (
+                    expected,
+                    aligner(case.policy.matched, pairing)(expected, second.run(sample)),
+                    aligner(case.policy.matched)(expected, third.run(sample)),
+                )
                 for name in outputs:
                     problem = _add(totals, name, (name, pairing.get(name, name), name), runs)
                     if problem:

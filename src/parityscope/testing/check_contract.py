@@ -66,7 +66,9 @@ def findings_of(example: Example, folder: Path) -> list[dict[str, Any]]:
         spool=folder / "spool",
         stacked=stacked and len(rows) == 1,
     )
-    candidate, reference = example.candidate, "ort"
+    network = str(_write_network(example, folder / "network.py"))
+    candidate = example.candidate.replace("{network}", network)
+    reference = example.reference.replace("{network}", network)
     if example.candidate_model:
         other = _write_model(example.candidate_model, example, folder / "candidate.onnx")
         candidate += f"{'&' if '?' in candidate else '?'}model={other}"
@@ -112,6 +114,12 @@ def _real(example: Example, folder: Path) -> str:
 
 def _batch(values: Any) -> list[Any]:
     return [value.shape[0] for value in values if value.shape]
+
+
+def _write_network(example: Example, path: Path) -> str:
+    """The example's network as a file; what a target calls it by."""
+    path.write_text(example.network, encoding="utf-8")
+    return f"torch?module={path}:make"
 
 
 def _write_model(text: str, example: Example, path: Path) -> Path:

@@ -23,7 +23,8 @@ _SUFFIXES: dict[str, Kind] = {
     ".bin": "raw",
     ".raw": "raw",
 }
-_NOT_SAMPLES = frozenset({"manifest.json"})  # the recorder and the `command` backend put one beside the samples
+# The recorder and the `command` backend put the one beside the samples, `parityscope doctor` the other.
+_NOT_SAMPLES = frozenset({"manifest.json", "environment.json"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""A folder of images and the user's own preprocessing, `file.py:function`.
+"""A folder of images and the user's own preprocessing, `file.py:function` or a recipe, `file.toml` (`case.imaging`).
 
 The function gets one image at a time as a uint8 array of shape (height, width, 3), RGB, turned as its EXIF orientation
 says (OpenCV's `imread` does the same), and returns a dict of arrays by input name, or the one array of a model with a
@@ -9,17 +9,19 @@ Only 8-bit images are read: what a 16-bit or floating-point image means as RGB i
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.case.formats import UNREADABLE, Streamed, unreadable
 from parityscope.case.formats.loader import as_arrays, call, find_function
+from parityscope.case.imaging.recipe import prepared
+from parityscope.case.imaging.recipe_file import read_recipe
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 __all__ = ["IMAGE_SUFFIXES", "read_image", "read_images"]
 
@@ -33,6 +35,12 @@ def read_images(paths: Sequence[Path], preprocess: str, inputs: Sequence[str]) -
     Raises:
         ParityError: Pillow is missing, an image cannot be read, or the preprocessing fails or gives no arrays.
     """
+    if preprocess.endswith(".toml"):
+        recipe = read_recipe(Path(preprocess), inputs)
+        for path in paths:
+            arrays = {recipe.input: prepared(recipe, read_image(path))}
+            yield Streamed(label=path.name, arrays=arrays, original=path)
+        return
     user = find_function(preprocess)
     for path in paths:
         image = read_image(path)

@@ -4,7 +4,7 @@ An image's elements in [0, 1], `raw`, are prepared as gain * raw + offset. Which
 is read from their range: undone, they lie in [0, 1], and on multiples of 1/255 where the image was not resized after it
 was read. Numbers: ImageNet's mean and deviation from torchvision's models, CLIP's from openai/CLIP `clip.py`, MNIST's from
 pytorch/examples `mnist/main.py`, ImageNet's in bytes from Caffe's and Keras' `preprocess_input`; 127.5 and 128 from
-FaceNet and InsightFace.
+FaceNet and InsightFace, 127 and 128 from tensorflow/tpu `efficientnet/lite`.
 """
 
 from __future__ import annotations
@@ -78,6 +78,7 @@ _FAMILIES: dict[str, tuple[str, tuple[float, ...], tuple[float, ...]]] = {
 _IN_BYTES = (
     _of("caffe", "ImageNet's mean in bytes (no division)", (123.675, 116.28, 103.53), (1.0,), 255.0),
     _of("caffe-reversed", "ImageNet's mean in bytes, in BGR order", (103.939, 116.779, 123.68), (1.0,), 255.0),
+    _of("lite", "mean 127 and deviation 128 in bytes", (127.0,), (128.0,), 255.0),
     _of("facenet", "mean 127.5 and deviation 128 in bytes", (127.5,), (128.0,), 255.0),
 )
 

@@ -7,23 +7,34 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parityscope.checks._preprocessing.images import image_of
-from parityscope.checks._preprocessing.steps import apply_steps
+from parityscope.checks._preprocessing.steps import ORIGINAL, apply_steps
 from parityscope.checks.input_fit import fit_inputs
+from parityscope.records import OfferedRepair
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from parityscope.checks._preprocessing.steps import Step
+    from parityscope.records import Pair
 
-__all__ = ["repair_details"]
+__all__ = ["affine_details", "repair_details", "repairs_of", "said_of_precision"]
+
+# Formats that deployments are built in; TF32 stands for FP16 where that could not be predicted.
+_ROUNDED = {"f16": "FP16", "tf32": "TF32 (FP16's significand)", "bf16": "BF16"}
+
+# An error that many times what the coarsest predicted format costs is no rounding. Chosen: far above the margin of the grades.
+_FAR_ABOVE = 10.0
 
 
 def repair_details(steps: tuple[Step, ...], sample: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """The details of repairs/_preprocessing.py, with the deployment's input as the raw array; {} where no such map is."""
     given = apply_steps(steps, sample)
-    if given is None:
-        return {}
-    changed = [name for name in sample if not np.array_equal(sample[name], given[name])]
+    return {} if given is None else affine_details(given, sample)
+
+
+def affine_details(given: Mapping[str, np.ndarray], sample: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """The same, from what the deployment gives for the reference's `sample`."""
+    changed = [name for name in sample if name != ORIGINAL and not np.array_equal(sample[name], given[name])]
     if len(changed) != 1:
         return {}
     (name,) = changed
@@ -43,6 +54,42 @@ def repair_details(steps: tuple[Step, ...], sample: Mapping[str, np.ndarray]) ->
         "divide": [_short(1.0 / gain) for gain in fit.gain],
         "raw_dtype": str(given[name].dtype),
     }
+
+
+def repairs_of(details: Mapping[str, Any], otherwise: str) -> tuple[OfferedRepair, ...]:
+    """What repairs the deployment: code and nodes where the details hold a map, else a sentence."""
+    if "input" not in details:
+        return (OfferedRepair(repair="mend_preprocessing", text=otherwise),)
+    code = "turn what the deployment gives now into what the model expects, in its code"
+    model = "put that into the model, which then takes what the deployment gives now"
+    return (
+        OfferedRepair(repair="preprocess_in_code", text=code),
+        OfferedRepair(repair="prepend_preprocessing", text=model),
+    )
+
+
+def said_of_precision(outputs: Sequence[Pair]) -> str:
+    """That no precision explains the error, as a sentence; "" where one might, or where none was predicted.
+
+    The tell-tale sign of a fault in front of the model: FP32, FP16 and BF16 deployments are equally wrong.
+    """
+    names = {name for pair in outputs for name in pair.expected} & set(_ROUNDED)
+    if "f16" in names:
+        names.discard("tf32")
+    told = []
+    for name in sorted(names, key=list(_ROUNDED).index):
+        predicted = [pair for pair in outputs if name in pair.expected]
+        cost = max(pair.expected[name] for pair in predicted)
+        if max(map(_measured, predicted)) >= _FAR_ABOVE * cost:
+            told.append(f"{_ROUNDED[name]} {cost:.2g}")
+    if not told:
+        return ""
+    costs = " and ".join(told)
+    return f" No precision is to blame: rounding to {costs} is all that it would cost, so that all are equally wrong."
+
+
+def _measured(pair: Pair) -> float:
+    return max((pair.value(name) for name in ("rel_l2", "mismatch_share") if name in pair.measurements), default=0.0)
 
 
 def _short(value: float) -> float:

@@ -20,20 +20,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks._preprocessing.steps import apply_steps
+from parityscope.comparison.rows import as_given
 from parityscope.noise import FLOAT32_ROUNDING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from parityscope.checks._preprocessing.steps import Step
+    from parityscope.comparison.rows import Align
 
     Arrays = Mapping[str, np.ndarray]
 
 __all__ = ["Found", "Question", "Trial", "search"]
 
-_UNEXPLAINED = (
-    1e-3  # of the error without T: mean 127.5 for 128 in bytes, the nearest two steps, differ by four times that
-)
 _FAR = 1.0 / 3.0  # chosen: below it, two formats of neighbouring precision (a factor of 4 to 8) can be told apart
 _CHANCE = 0.01  # probability of an accident that is accepted
 _DIRECTIONS = 4  # directions in which one output of one sample is taken to vary, at most; chosen low
@@ -45,7 +44,8 @@ class Question:
     """What is searched for: `samples` of reference inputs, and the candidate's outputs on each.
 
     `run` runs the reference and gives None where it cannot take such inputs. `bounds` is, by output, the relative L2
-    that the declared arithmetic explains. At most `runs` runs are made on the worst sample.
+    that the declared arithmetic explains. At most `runs` runs are made on the worst sample. `align` puts the candidate's
+    rows beside the reference's, where they have no order of their own.
     """
 
     samples: Sequence[Arrays]
@@ -53,6 +53,11 @@ class Question:
     run: Callable[[Arrays], Arrays | None]
     bounds: Mapping[str, float]
     runs: int
+    align: Align = as_given
+
+    def measured(self, outputs: Arrays, index: int) -> tuple[float, float, float]:
+        """What `_measure` gives for the outputs of a run on sample `index`."""
+        return _measure(outputs, self.align(outputs, self.candidate[index]), self.bounds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,11 +116,11 @@ class _Search:
         outputs = self.question.run(inputs)
         if outputs is None:
             return
-        error, excess, alike = _measure(outputs, self.question.candidate[0], self.question.bounds)
+        error, excess, alike = self.question.measured(outputs, 0)
         self.trials.append(Trial(steps=steps, error=error, excess=excess, alike=alike))
 
     def near(self, trial: Trial) -> bool:
-        return _accepted(trial.error, trial.excess, self.before)
+        return _accepted(trial, trial.error, trial.excess, self.before)
 
 
 def search(question: Question, steps: Sequence[Step]) -> Found:
@@ -148,7 +153,7 @@ def _plain(question: Question, index: int) -> tuple[float, float]:
     outputs = question.run(question.samples[index])
     if outputs is None:
         return math.inf, math.inf
-    return _measure(outputs, question.candidate[index], question.bounds)[:2]
+    return question.measured(outputs, index)[:2]
 
 
 def _seeds(trials: list[Trial]) -> list[Step]:
@@ -176,7 +181,7 @@ def _confirmed(state: _Search, before: float) -> Found | None:
         measured = [_again(state.question, index, trial) for index in range(len(state.question.samples))]
         error, excess = max(one[0] for one in measured), max(one[1] for one in measured)
         chance = _chance(state, error, before)
-        if _accepted(error, excess, before) and chance <= _CHANCE:
+        if _accepted(trial, error, excess, before) and chance <= _CHANCE:
             held.append((trial, error, excess))
     if not held:
         return None
@@ -218,11 +223,12 @@ def _again(question: Question, index: int, trial: Trial) -> tuple[float, float]:
     outputs = None if inputs is None else question.run(inputs)
     if outputs is None:
         return math.inf, math.inf
-    return _measure(outputs, question.candidate[index], question.bounds)[:2]
+    return question.measured(outputs, index)[:2]
 
 
-def _accepted(error: float, excess: float, before: float) -> bool:
-    return (excess <= 1.0 or error <= _UNEXPLAINED * before) and error <= _FAR * before
+def _accepted(trial: Trial, error: float, excess: float, before: float) -> bool:
+    leaves = max(step.leaves for step in trial.steps)
+    return (excess <= 1.0 or error <= leaves * before) and error <= _FAR * before
 
 
 def _chance(state: _Search, error: float, before: float) -> float:

@@ -1,0 +1,179 @@
+"""This machine and this process -> facts: CPU, GPU, driver, libraries that are loaded, switches in the environment.
+
+All is read from files and variables; nothing is loaded, started or asked of a GPU. Where a fact cannot be read (another
+system than Linux, no driver) it is left out.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import platform
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from parityscope.backends._elf import needed
+from parityscope.case.formats import UNREADABLE, unreadable
+from parityscope.environment import facts_of
+from parityscope.errors import ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["CPU_FEATURES", "cpu_facts", "loaded_libraries", "machine_facts", "recorded_facts"]
+
+# CPU features that decide in which precision, and with how many roundings, a CPU runtime computes.
+CPU_FEATURES = (
+    "avx2",
+    "fma",
+    "f16c",
+    "avx512f",
+    "avx512_bf16",
+    "avx512_fp16",
+    "amx_bf16",
+    "amx_fp16",
+    "amx_tile",
+    "asimdhp",
+    "bf16",
+)
+
+# Variables that change results; a driver, a library or an operator reads each of them.
+_VARIABLES = (
+    "NVIDIA_TF32_OVERRIDE",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+    "ONEDNN_DEFAULT_FPMATH_MODE",
+    "DNNL_DEFAULT_FPMATH_MODE",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "MKL_CBWR",
+    "OMP_NUM_THREADS",
+)
+
+# Libraries whose version changes results, and the fact that it is.
+_LIBRARIES = {
+    "libnvinfer": "tensorrt",
+    "libcudart": "cuda",
+    "libcudnn": "cudnn",
+    "libcublas": "cublas",
+    "libcublasLt": "",
+    "libonnxruntime": "",
+    "libopenvino": "",
+}
+_VERSIONED = re.compile(r"/(lib[\w+-]+?)\.so((?:\.\d+)+)$")
+_UNSET = "not set"
+
+
+def machine_facts() -> dict[str, str]:
+    """The facts of this machine and process as they are now; libraries are those that are loaded by now."""
+    features = cpu_facts()
+    found = {
+        "cpu": features["name"],
+        "cpu features": " ".join(features["features"]),
+        "machine": platform.machine(),
+        **{name: os.environ.get(name, _UNSET) for name in _VARIABLES},
+        "subnormals": _subnormals(),
+        **_nvidia(),
+    }
+    for library, (version, path) in loaded_libraries().items():
+        found[f"loaded {library}"] = version
+        fact = _LIBRARIES[library]
+        if fact:
+            found.setdefault(fact, version)
+        for name, linked in _linked(path).items():
+            found.setdefault(f"linked {name}", linked)
+    return {key: value for key, value in found.items() if value}
+
+
+@functools.cache
+def cpu_facts() -> dict[str, Any]:
+    """Name and features of the CPU, those of `CPU_FEATURES` that it has."""
+    text = _text(Path("/proc/cpuinfo"))
+    fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    trimmed = {key.strip(): value.strip() for key, value in fields.items()}
+    flags = set(trimmed.get("flags", trimmed.get("Features", "")).split())
+    return {
+        "name": trimmed.get("model name", platform.processor() or platform.machine()),
+        "features": [feature for feature in CPU_FEATURES if feature in flags],
+    }
+
+
+def loaded_libraries(maps: str | None = None) -> dict[str, tuple[str, str]]:
+    """Versions (several separated by commas) and the first path of the libraries that this process has loaded.
+
+    `maps` is the text of /proc/self/maps, read now if it is not given. The version is that of the file's own name, links
+    followed: libcudnn.so.9 is a link to libcudnn.so.9.1.0.
+    """
+    text = _text(Path("/proc/self/maps")) if maps is None else maps
+    paths = dict.fromkeys(line.split(maxsplit=5)[-1] for line in text.splitlines() if ".so" in line)
+    found: dict[str, tuple[list[str], str]] = {}
+    for path in paths:
+        real = path if maps is not None else os.path.realpath(path)
+        match = _VERSIONED.search(real)
+        if match and match[1] in _LIBRARIES:
+            versions, _ = found.setdefault(match[1], ([], real))
+            version = match[2].lstrip(".")
+            if version not in versions:
+                versions.append(version)
+    return {library: (", ".join(versions), path) for library, (versions, path) in sorted(found.items())}
+
+
+def recorded_facts(path: Path) -> dict[str, str]:
+    """The facts in a JSON file that was written where a deployment ran (`parityscope doctor --format json`), or in a study.
+
+    Raises:
+        ParityError: the file cannot be read or holds no facts.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except UNREADABLE as error:
+        raise unreadable(path, error) from error
+    if not isinstance(document, dict):
+        raise ParityError(
+            "this tells nothing of an environment",
+            where=str(path),
+            fix=f"write it on the other machine: parityscope doctor --format json > {path.name}",
+        )
+    return facts_of(document)
+
+
+def _linked(path: str) -> Mapping[str, str]:
+    """The versions of the known libraries that the library at `path` was linked with, by its own list."""
+    found = {}
+    for name in needed(Path(path)):
+        match = _VERSIONED.search(f"/{name}")
+        if match and match[1] in _LIBRARIES:
+            found[match[1]] = match[2].lstrip(".")
+    return found
+
+
+def _nvidia() -> dict[str, str]:
+    """Driver and GPUs as the driver's own files tell them; nothing without one."""
+    found = {}
+    match = re.search(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s", _text(Path("/proc/driver/nvidia/version")))
+    if match:
+        found["driver"] = match[1]
+    folder = Path("/proc/driver/nvidia/gpus")
+    names = [
+        line.partition(":")[2].strip()
+        for information in (sorted(folder.glob("*/information")) if folder.is_dir() else [])
+        for line in _text(information).splitlines()
+        if line.startswith("Model:")
+    ]
+    if names:
+        found["gpu"] = ", ".join(names)
+    return found
+
+
+def _subnormals() -> str:
+    """Whether this thread keeps numbers below the smallest normal float32, or a library made it flush them."""
+    import numpy as np
+
+    return "kept" if float(np.float32(2.0**-130) * np.float32(0.5)) > 0.0 else "flushed to zero"
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

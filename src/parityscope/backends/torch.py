@@ -1,0 +1,135 @@
+"""PyTorch: the network before its conversion, as an eager module, an exported program or a TorchScript file.
+
+**What runs.** One of `module=file.py:function` (the function takes nothing and returns the `torch.nn.Module`),
+`program=model.pt2` (`torch.export.save`) and `script=model.pt` (TorchScript). The ONNX model says what goes in and comes out:
+inputs go by name where the module's parameters are called so, else all by order (`inputs=a,b` says the order); outputs are the
+module's tensors in order, or by key where it returns a dict that has the names, in the type that the ONNX model declares.
+
+**Mode.** A module is put into eval mode, since a fresh one is in training mode. `mode=kept` leaves it as the function made it,
+`mode=train` trains, `mode=batch-statistics` puts only the normalizations over a batch into training mode: what an export
+that forgot `model.eval()` computes, without the random zeros of Dropout.
+
+**Precision.** `f16` and `bf16` convert parameters and inputs (`module.to(dtype)`), not as autocast does. TF32 is off unless
+the target says `torch:tf32`; both switches (products, cuDNN) are set around every run, because their defaults
+differ between versions and any import may change them.
+
+**What can be observed.** The result of a module is the ONNX value that alone leaves the nodes of its scope (node names
+`/layer1/conv/Conv`, or the exporter's `pkg.torch.onnx.name_scopes`). For a program, the ONNX value that has a node's name and
+its operator. Nothing is matched by likeness: what has no such name is listed as not observed. Hooks change no arithmetic.
+`compile=on` shows outputs only.
+
+**As reference or candidate.** `--reference torch?…` holds a deployment against the network itself, and the conversion is
+then tested as a stage of its own (EXP001). `--candidate torch?…` holds the network against its ONNX file, and says at which
+module they part. This runs code that you name, with your rights; a `.pt` or `.pt2` file may hold code too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from parityscope.backends import Backend, Capture, Probe, Session
+from parityscope.errors import ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import numpy as np
+
+    from parityscope.case import Model, Sample
+    from parityscope.records import Target
+
+__all__ = ["BACKEND"]
+
+
+def _probe() -> Probe:
+    try:
+        import torch
+    except ImportError as error:
+        return Probe(problem=f"torch cannot be imported: {error}", fix="pip install 'parityscope[torch]'")
+    from parityscope.backends._torch.switches import told
+
+    return Probe(version=str(torch.__version__), facts=told(torch))
+
+
+@contextlib.contextmanager
+def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
+    import torch
+
+    from parityscope.backends._torch import binding, capturing, loading
+    from parityscope.backends._torch.switches import arithmetic
+
+    device = _device(torch, target)
+    _check(target, device)
+    loaded = loading.load(torch, target, device)
+    order = binding.input_order(loaded, model, target.option("inputs"))
+    watched = capturing.watch(loaded, model, capture.tensors)
+    tf32 = target.precision == "tf32"
+
+    def run(sample: Sample) -> Mapping[str, np.ndarray]:
+        feeds = binding.feeds(torch, loaded, {name: sample.arrays[name] for name in order.names}, device)
+        with arithmetic(torch, tf32=tf32), torch.no_grad(), loading.running(loaded, sample.name):
+            made, captured = watched.run(*order.arranged(feeds))
+        return {
+            **binding.outputs(torch, model, made, loaded.where),
+            **binding.arrays(torch, capturing.wanted(captured, capture.tensors)),
+        }
+
+    with contextlib.closing(watched):
+        yield Session(
+            run=run,
+            absent=watched.absent,
+            environment={
+                "torch": str(torch.__version__),
+                "device": str(device),
+                "tf32": "on" if tf32 else "off",
+                "mode": target.option("mode", "eval"),
+                "inputs bound": order.words,
+                **({"gpu": torch.cuda.get_device_name(device)} if device.type == "cuda" else {}),
+            },
+        )
+
+
+def _device(torch: Any, target: Target) -> Any:
+    """The torch.device of a target.
+
+    Raises:
+        ParityError: there is none of that name, or PyTorch cannot use it here.
+    """
+    text = target.option("device", "cpu")
+    kind, _, number = text.partition(":")
+    if kind not in {"cpu", "cuda"} or (number and not number.isdigit()):
+        raise ParityError(f"torch has no device {text!r}", fix="use cpu, cuda or cuda:1")
+    if kind == "cuda" and int(number or "0") >= torch.cuda.device_count():
+        build = torch.version.cuda
+        raise ParityError(
+            f"PyTorch {torch.__version__} sees {torch.cuda.device_count()} GPUs, so there is no {text}",
+            fix="use device=cpu, or a machine with an NVIDIA GPU"
+            if build
+            else "install a build of PyTorch with CUDA: this one is for CPUs",
+        )
+    return torch.device(text)
+
+
+def _check(target: Target, device: Any) -> None:
+    if target.precision == "tf32" and device.type != "cuda":
+        raise ParityError("TF32 exists on CUDA devices only", fix="add device=cuda, or leave tf32 out")
+
+
+BACKEND = Backend(
+    name="torch",
+    title="PyTorch",
+    options={
+        "module": "file.py:function that returns the torch.nn.Module",
+        "program": "an exported program (.pt2)",
+        "script": "a TorchScript file (.pt)",
+        "inputs": "a,b: the model's inputs in the order of the network's parameters, where names do not tell",
+        "mode": "eval (default), train, batch-statistics or kept; for module=",
+        "compile": "on: torch.compile; off (default)",
+        "device": "cpu (default), cuda or cuda:N",
+    },
+    precisions=("f32", "tf32", "f16", "bf16"),
+    observes=True,
+    probe=_probe,
+    open=_open,
+)

@@ -1,0 +1,153 @@
+"""One axis of an image resampled as the common libraries do it: a matrix of weights (new size, old size), float64.
+
+* `bilinear-antialias`, `bicubic-antialias` (a = -0.5): Pillow's BILINEAR and BICUBIC, PyTorch's `interpolate(antialias=True)`;
+* `lanczos`, `hamming`, `box`: Pillow's;
+* `bilinear`, `bicubic` (a = -0.75): OpenCV's INTER_LINEAR and INTER_CUBIC, PyTorch's `interpolate`: half-pixel centres, no
+  antialiasing;
+* `bilinear-corners`: `align_corners=True`;
+* `bilinear-asymmetric`: no half pixel: TensorFlow 1's default, ONNX's `asymmetric`;
+* `nearest`: Pillow's NEAREST, OpenCV's INTER_NEAREST_EXACT: the pixel at the centre;
+* `nearest-floor`: OpenCV's INTER_NEAREST, PyTorch's `nearest`: the pixel at the upper left;
+* `area`: OpenCV's INTER_AREA when it shrinks: the mean over the pixel's area.
+
+With antialiasing the kernel is as wide as the shrinking, cut at the border and normalized (Pillow, `Resample.c`); without it, it
+is as wide as it is named, and the border is repeated (OpenCV, `resize.cpp`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["KERNELS", "kernel_words", "resampled", "weights"]
+
+_LANCZOS = 3.0  # lobes, as in Pillow
+
+
+def _triangle(x: np.ndarray) -> np.ndarray:
+    return np.asarray(np.maximum(0.0, 1.0 - np.abs(x)))
+
+
+def _cubic(a: float) -> Callable[[np.ndarray], np.ndarray]:
+    """Keys 1981, with the free parameter a."""
+
+    def kernel(x: np.ndarray) -> np.ndarray:
+        x = np.abs(x)
+        near = ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0
+        far = (((x - 5.0) * x + 8.0) * x - 4.0) * a
+        return np.where(x < 1.0, near, np.where(x < 2.0, far, 0.0))
+
+    return kernel
+
+
+def _lanczos(x: np.ndarray) -> np.ndarray:
+    return np.where(np.abs(x) < _LANCZOS, np.sinc(x) * np.sinc(x / _LANCZOS), 0.0)
+
+
+def _hamming(x: np.ndarray) -> np.ndarray:
+    return np.where(np.abs(x) < 1.0, np.sinc(x) * (0.54 + 0.46 * np.cos(np.pi * x)), 0.0)
+
+
+def _box(x: np.ndarray) -> np.ndarray:
+    return ((x > -0.5) & (x <= 0.5)).astype(np.float64)
+
+
+# Those that are widened when they shrink.
+_WIDENED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "bilinear-antialias": _triangle,
+    "bicubic-antialias": _cubic(-0.5),
+    "lanczos": _lanczos,
+    "hamming": _hamming,
+    "box": _box,
+}
+# Those that are not, with half their width in pixels.
+_FIXED: dict[str, tuple[Callable[[np.ndarray], np.ndarray], int]] = {
+    "bilinear": (_triangle, 1),
+    "bilinear-corners": (_triangle, 1),
+    "bilinear-asymmetric": (_triangle, 1),
+    "bicubic": (_cubic(-0.75), 2),
+}
+KERNELS = (*_WIDENED, *_FIXED, "nearest", "nearest-floor", "area")
+
+_WORDS = {
+    "bilinear-antialias": "bilinear with antialiasing",
+    "bicubic-antialias": "bicubic with antialiasing",
+    "lanczos": "Lanczos",
+    "hamming": "Hamming",
+    "box": "box",
+    "bilinear": "bilinear without antialiasing",
+    "bilinear-corners": "bilinear with aligned corners",
+    "bilinear-asymmetric": "bilinear without half-pixel centres",
+    "bicubic": "bicubic without antialiasing",
+    "nearest": "nearest neighbour",
+    "nearest-floor": "nearest neighbour at the upper left",
+    "area": "area averaging",
+}
+
+
+def kernel_words(kernel: str) -> str:
+    """A kernel in words."""
+    return _WORDS[kernel]
+
+
+def weights(kernel: str, old: int, new: int) -> np.ndarray:
+    """The matrix (new, old) of `kernel`; rows sum to 1."""
+    scale = old / new
+    centres = (np.arange(new) + 0.5) * scale  # in pixels, whose centres lie at a half
+    match kernel:
+        case "nearest":
+            return _taken(np.floor(centres), old)
+        case "nearest-floor":
+            return _taken(np.floor(np.arange(new) * scale), old)
+        case "area":
+            return _area(old, new)
+        case "bilinear-corners":
+            centres = np.arange(new) * ((old - 1) / max(1, new - 1)) + 0.5
+        case "bilinear-asymmetric":
+            centres = np.arange(new) * scale + 0.5
+    if kernel in _WIDENED:
+        found = _WIDENED[kernel]((np.arange(old)[None, :] + 0.5 - centres[:, None]) / max(1.0, scale))
+        return np.asarray(found / found.sum(axis=1, keepdims=True))
+    return _repeated(*_FIXED[kernel], centres, old)
+
+
+def resampled(image: np.ndarray, kernel: str, size: tuple[int, int], *, whole: bool) -> np.ndarray:
+    """`image` (height, width, channels) at `size` (height, width), float64.
+
+    `whole` rounds to bytes after each pass, as Pillow does, across first.
+    """
+    found = image.astype(np.float64)
+    for axis in (1, 0):
+        if found.shape[axis] != size[axis]:
+            found = np.moveaxis(np.tensordot(weights(kernel, found.shape[axis], size[axis]), found, (1, axis)), 0, axis)
+            found = np.clip(np.floor(found + 0.5), 0.0, 255.0) if whole else found
+    return found
+
+
+def _taken(places: np.ndarray, old: int) -> np.ndarray:
+    found = np.zeros((len(places), old))
+    found[np.arange(len(places)), np.clip(places.astype(np.int64), 0, old - 1)] = 1.0
+    return found
+
+
+def _area(old: int, new: int) -> np.ndarray:
+    """The share of each old pixel in each new one's area."""
+    edges = np.arange(new + 1) * (old / new)
+    low, high = edges[:-1, None], edges[1:, None]
+    pixels = np.arange(old)[None, :]
+    shared = np.clip(np.minimum(high, pixels + 1) - np.maximum(low, pixels), 0.0, None)
+    return np.asarray(shared / shared.sum(axis=1, keepdims=True))
+
+
+def _repeated(shape: Callable[[np.ndarray], np.ndarray], half: int, centres: np.ndarray, old: int) -> np.ndarray:
+    """Taps at whole pixels around each centre; those beyond the border are the border's own."""
+    found = np.zeros((len(centres), old))
+    first = np.floor(centres - 0.5).astype(np.int64)
+    for tap in range(1 - half, half + 1):
+        place = first + tap
+        np.add.at(found, (np.arange(len(centres)), np.clip(place, 0, old - 1)), shape(place + 0.5 - centres))
+    return np.asarray(found / found.sum(axis=1, keepdims=True))

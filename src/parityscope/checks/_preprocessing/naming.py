@@ -1,0 +1,231 @@
+"""Two captured inputs -> what the deployment does, in words: no model is run.
+
+Tried in this order: nothing; another sample's input; the steps of the other files alone and in twos, which have names; an
+affine map per channel with its order, mirrored or shifted; with the image, how each side placed it; without, how one image
+lies in the other; and if nothing fits, how much the nearest map explains.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks._common import percent
+from parityscope.checks._preprocessing.images import image_of, image_steps
+from parityscope.checks._preprocessing.placings import other_words, recognised
+from parityscope.checks._preprocessing.registering import registered
+from parityscope.checks._preprocessing.steps import apply_steps
+from parityscope.checks._preprocessing.tokens import token_steps, tokens_of
+from parityscope.checks.input_fit import Fit, fit_inputs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from parityscope.checks._preprocessing.images import Image
+    from parityscope.checks._preprocessing.steps import Step
+
+    Arrays = Mapping[str, np.ndarray]
+
+__all__ = ["SAME", "Named", "name_difference", "off"]
+
+# Relative L2 distance of two prepared inputs that are the same: float32 normalization in another order of its operations
+# differs by some roundings, more where the mean is subtracted from what is near it. Chosen, a hundred roundings.
+SAME = 1e-5
+_SEEDS = 6  # steps that come nearest and are composed with all others; chosen
+_TRUE = 2e-3  # of the largest element: half a level of 255, which is what rounded pixels tell a gain and an offset to; chosen
+_LEVELS = 1e-4  # of the variance: what some pixels that are off by a level leave, and no other kernel (`placings`)
+_EXPLAINS = 0.5  # of R^2: what explains less is another image; chosen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """What completes "the deployment ..."; "" where both inputs are the same.
+
+    `given` is the deployment's input as the model would take it (its names, layout and dtype), None where its shape does
+    not allow that. `left` is the part of the variance of the deployment's input that the words do not explain.
+    """
+
+    words: str
+    given: Arrays | None
+    left: float
+    steps: tuple[Step, ...] = ()
+
+
+def name_difference(
+    reference: Arrays, own: Arrays, *, others: Mapping[str, Arrays], picture: np.ndarray | None = None
+) -> Named:
+    """What the deployment did to give `own` where the reference has `reference`.
+
+    `others` are the reference's other samples by name; `picture` is the image, uint8 RGB, where it is known.
+    """
+    given, said = _as_taken(reference, own)
+    if given is None:
+        return Named(words=" and ".join(said), given=None, left=1.0)
+    if off(reference, given) <= SAME:
+        return Named(words=" and ".join(said), given=given, left=0.0)
+    for name, other in others.items():
+        if off(other, given) <= SAME:
+            return Named(words=" and ".join([*said, f"gives the input of {name}"]), given=given, left=0.0)
+    found = _named(reference, given) or _mapped(reference, given, picture)
+    words = " and ".join(each for each in (*said, found.words) if each)
+    return replace(found, words=words, given=given)
+
+
+def off(reference: Arrays, given: Arrays) -> float:
+    """The worst input's relative L2 distance, over the larger of the two norms; infinite where they cannot be compared."""
+    worst = 0.0
+    for name, array in reference.items():
+        mine, its = (np.asarray(each, np.float64) for each in (array, given[name]))
+        if mine.shape != its.shape or not np.array_equal(np.isfinite(mine), np.isfinite(its)):
+            return float("inf")
+        finite = np.isfinite(mine)
+        size = max(float(np.linalg.norm(mine[finite])), float(np.linalg.norm(its[finite])))
+        worst = max(worst, float(np.linalg.norm(mine[finite] - its[finite])) / size if size else 0.0)
+    return worst
+
+
+def _as_taken(reference: Arrays, own: Arrays) -> tuple[dict[str, np.ndarray] | None, list[str]]:
+    """The deployment's input under the reference's names, in its layout and dtype, and what had to be done for that."""
+    said: list[str] = []
+    if len(own) == len(reference) == 1 and set(own) != set(reference):
+        own = {next(iter(reference)): next(iter(own.values()))}
+    lacking = [name for name in reference if name not in own]
+    if lacking:
+        return None, [f"gives no {', '.join(lacking)} (it gives {', '.join(own)})"]
+    given = {}
+    for name, array in reference.items():
+        found, words = _shaped(array, own[name])
+        said += words
+        if found is None:
+            return None, said
+        given[name] = found
+    return given, said
+
+
+def _shaped(array: np.ndarray, own: np.ndarray) -> tuple[np.ndarray | None, list[str]]:
+    said = []
+    if own.dtype != array.dtype:
+        said.append(f"gives {own.dtype} where the reference gives {array.dtype}")
+        own = own.astype(array.dtype)
+    if own.shape == array.shape:
+        return own, said
+    if own.shape == array.shape[1:] and array.shape[0] == 1:
+        return own[None], [*said, "leaves out the batch axis"]
+    for axes, words in (((0, 3, 1, 2), "in NHWC order"), ((0, 2, 3, 1), "in NCHW order")):
+        if own.ndim == array.ndim == len(axes) and own.transpose(axes).shape == array.shape:
+            return np.ascontiguousarray(own.transpose(axes)), [*said, f"gives an array {words}"]
+    return None, [*said, f"gives shape {list(own.shape)} where the reference gives {list(array.shape)}"]
+
+
+def _named(reference: Arrays, given: Arrays) -> Named | None:
+    """The steps, one or two, that make the one of the other."""
+    images = [image for name, array in reference.items() if (image := image_of(name, array)) is not None]
+    tokens = tokens_of(reference)
+    steps = [step for image in images for step in image_steps(image, [reference])]
+    steps += token_steps(tokens) if tokens is not None else []
+    tried = sorted(((_distance((step,), reference, given), place) for place, step in enumerate(steps)))
+    if tried and tried[0][0] <= SAME:
+        return _told((steps[tried[0][1]],))
+    for seed in [steps[place] for _, place in tried[:_SEEDS]]:
+        for pair in _pairs(seed, steps):
+            if _distance(pair, reference, given) <= SAME:
+                return _told(pair)
+    return None
+
+
+def _pairs(seed: Step, steps: Sequence[Step]) -> Iterator[tuple[Step, Step]]:
+    for step in steps:
+        if step.key != seed.key:
+            first, second = sorted((seed, step), key=lambda one: one.stage)
+            yield first, second
+
+
+def _told(steps: tuple[Step, ...]) -> Named:
+    return Named(words=" and ".join(step.words for step in steps), given=None, left=0.0, steps=steps)
+
+
+def _distance(steps: tuple[Step, ...], reference: Arrays, given: Arrays) -> float:
+    made = apply_steps(steps, reference)
+    return float("inf") if made is None else off(given, made)
+
+
+def _mapped(reference: Arrays, given: Arrays, picture: np.ndarray | None) -> Named:
+    """The map of each input that differs; the worst one's rest."""
+    found = [
+        _of_image(name, array, given[name], picture)
+        for name, array in reference.items()
+        if off({name: array}, {name: given[name]}) > SAME
+    ]
+    return Named(words=" and ".join(one.words for one in found), given=None, left=max(one.left for one in found))
+
+
+def _of_image(name: str, array: np.ndarray, own: np.ndarray, picture: np.ndarray | None) -> Named:
+    image = image_of(name, array)
+    if image is None or not np.isfinite(own).all() or not np.isfinite(array).all():
+        return Named(words=f"gives another {name}: {_counted(array, own)}", given=None, left=1.0)
+    fit = fit_inputs(array, own, axis=image.axis)
+    if fit.is_exact:
+        return Named(words=fit.words, given=None, left=0.0)
+    placed = _placed(image, array, own, picture) if picture is not None else None
+    return placed or _registered(image, array, own, fit)
+
+
+def _counted(array: np.ndarray, own: np.ndarray) -> str:
+    differing = int((np.asarray(array) != np.asarray(own)).sum())
+    return f"{differing:,} of {array.size:,} elements differ"
+
+
+def _placed(image: Image, array: np.ndarray, own: np.ndarray, picture: np.ndarray | None) -> Named | None:
+    """How each side placed the picture, and the map between what came after."""
+    if picture is None or len(array) != 1:
+        return None
+    mine, its = (recognised([picture], [each], image.axis) for each in (array, own))
+    if not (mine.is_known and its.is_known) or mine.placing == its.placing:
+        return None
+    between = _between(mine.fit, its.fit, float(np.abs(own).max()))
+    rest = [] if between is None or between.words == "the same" else [between.words]
+    return Named(words=" and ".join([other_words(its.placing, mine.placing), *rest]), given=None, left=its.left)
+
+
+def _between(mine: Fit, its: Fit, size: float) -> Fit | None:
+    """its[c] = gain * mine[order[c]] + offset, from what both make of the same pixels; None where mine lacks a channel."""
+    places = {channel: place for place, channel in enumerate(mine.order)}
+    if any(channel not in places or not mine.gain[places[channel]] for channel in its.order):
+        return None
+    order = tuple(places[channel] for channel in its.order)
+    gain = tuple(its.gain[place] / mine.gain[source] for place, source in enumerate(order))
+    offset = tuple(its.offset[place] - gain[place] * mine.offset[source] for place, source in enumerate(order))
+    return _rounded(replace(its, order=order, gain=gain, offset=offset), size)
+
+
+def _rounded(fit: Fit, size: float) -> Fit:
+    """A fit of pixels that were rounded, to what it is true to; `size` is the largest element of the deployment's input."""
+    near = all(abs(gain - 1.0) <= _TRUE for gain in fit.gain)
+    return replace(
+        fit,
+        gain=(1.0,) * len(fit.gain) if near else tuple(float(f"{gain:.4g}") for gain in fit.gain),
+        offset=tuple(0.0 if abs(offset) <= _TRUE * size else float(f"{offset:.4g}") for offset in fit.offset),
+    )
+
+
+def _registered(image: Image, array: np.ndarray, own: np.ndarray, fit: Fit) -> Named:
+    """How one image lies in the other, with the channels that the nearest map takes."""
+    channels = np.take(array, fit.order, axis=image.axis)
+    pair = [np.moveaxis(each, image.axis, -1)[0].astype(np.float64) for each in (channels, own)]
+    found = registered(*pair)
+    order = replace(fit, gain=(1.0,) * len(fit.order), offset=(0.0,) * len(fit.order), mirrored=(), shift=(0, 0)).words
+    before = [] if order == "the same" else [order]
+    if found is not None and found.words and found.r2 > fit.r2:
+        return Named(words=" and ".join([*before, found.words]), given=None, left=1.0 - found.r2)
+    if np.isfinite(fit.r2) and fit.r2 >= _EXPLAINS:
+        said = _rounded(fit, float(np.abs(own).max())).words
+        affine = [] if said == "the same" else [said]
+        resized = "resamples the image in another way (kernel, antialiasing or half-pixel centres)"
+        if 1.0 - fit.r2 <= _LEVELS:
+            resized = "rounds pixels in another way"
+        return Named(words=" and ".join([*affine, resized]), given=None, left=1.0 - fit.r2)
+    share = percent(max(0.0, fit.r2 if np.isfinite(fit.r2) else 0.0))
+    words = f"gives another image: the nearest map explains {share} of its variance"
+    return Named(words=words, given=None, left=1.0 if np.isnan(fit.r2) else 1.0 - fit.r2)

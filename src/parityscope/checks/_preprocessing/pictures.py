@@ -1,0 +1,65 @@
+"""The images that samples were made from, and the steps that only they allow; or why there are none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from parityscope.case.formats.images import read_image
+from parityscope.checks._common import percent
+from parityscope.checks._preprocessing.placings import placing_steps, recognised
+from parityscope.checks._preprocessing.steps import ORIGINAL
+from parityscope.errors import ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+
+    from parityscope.checks import Scene
+    from parityscope.checks._preprocessing.images import Image
+    from parityscope.checks._preprocessing.steps import Step
+
+__all__ = ["Pictures", "pictures_of"]
+
+_UNKNOWN = "only the original image knows, not the prepared tensor"
+_GIVE = "give the images with --images DIR, or record the inputs of the deployment's model (docs/preprocessing.md)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pictures:
+    """The images of the samples (uint8, RGB), and the steps; `problem` and `fix` say why there are no steps."""
+
+    arrays: tuple[np.ndarray, ...] = ()
+    steps: tuple[Step, ...] = ()
+    problem: str = ""
+    fix: str = ""
+
+    def of(self, place: int) -> Mapping[str, np.ndarray]:
+        """What sample `place` gets beside its inputs."""
+        return {ORIGINAL: self.arrays[place]} if self.steps else {}
+
+
+def pictures_of(
+    scene: Scene, indices: Sequence[int], images: Sequence[Image], samples: Sequence[Mapping[str, np.ndarray]]
+) -> Pictures:
+    """The images that samples `indices` were made from, for a model that takes one image and no batch of them."""
+    paths = [scene.inputs.sample(index).original for index in indices] if images else []
+    if not images or any(path is None for path in paths):
+        return Pictures(problem=_UNKNOWN, fix=_GIVE)
+    image = images[0]
+    arrays = [sample[image.name] for sample in samples]
+    if len(images) > 1 or any(len(array) != 1 for array in arrays):
+        return Pictures(problem="a sample holds more than one image, and which is which is not known", fix=_GIVE)
+    try:
+        pictures = tuple(read_image(path) for path in paths if path is not None)
+    except ParityError as error:
+        return Pictures(problem=error.problem, fix=error.fix)
+    known = recognised(pictures, arrays, image.axis)
+    if not known.is_known:
+        return Pictures(
+            problem="the reference's own preprocessing is none of those known: the nearest leaves "
+            f"{percent(known.left)} of the prepared input's variance",
+            fix="describe it as a recipe, --preprocess prepare.toml, if one fits (docs/inputs.md)",
+        )
+    return Pictures(arrays=pictures, steps=tuple(placing_steps(image, known)))

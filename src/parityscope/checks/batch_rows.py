@@ -1,0 +1,274 @@
+"""A row of a batch gets another answer because of where it stands or who stands beside it.
+
+What goes wrong: a kernel was chosen for another batch size, a plugin takes its strides from the first row, a fixed batch of one
+was built into the graph, a workspace is shared between rows. Row 0 is often right.
+
+How it shows: errors that come with batch size, rows from some index on that are wrong, identical rows with different answers.
+
+How we test for it: rows of most networks do not know of each other, and the reference is asked first whether these do.
+Then the candidate gets a batch whose rows are all the sample's first row, which must come out alike; the sample's rows
+one by one, where the batch size is open, which must come out as in the batch; and its first row beside other rows. With a
+recording, rows that happen to be identical in the data are compared.
+
+What it is confused with: a network that mixes rows by right (batch statistics, contrastive heads): the reference mixes them
+too, and nothing is claimed. An output that is old from some row on (BND003).
+
+How to repair: run with the batch size that is right until the runtime is mended; rebuild the engine with this batch size in its
+profile; report the smallest batch that shows it.
+
+Sources: NVIDIA/TensorRT issues 4813 (four identical rows get four answers), 4796, 842, 4330.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks._common import number
+from parityscope.checks._reproducing import RUN_S, Misfit, apart, limit_of, misfit, refuted, supported
+from parityscope.errors import ParityError
+from parityscope.records import Experiment, Finding, OfferedRepair, Site
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from parityscope.checks import Bench, Scene
+    from parityscope.records import Evidence
+
+    Arrays = Mapping[str, np.ndarray]
+    Run = Callable[[Arrays], Mapping[str, np.ndarray]]
+
+__all__ = ["CHECK"]
+
+_CODE = "SHP001"
+_TITLE = "A row's answer depends on the batch around it"
+_ROWS = 4  # of the batch that is made where the data have one row: as many as the public case had
+_MOST = 8  # rows run one by one
+_REPEATED = 4.0  # times the spread between two runs. Chosen: of one row it may be larger than of all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Uneven:
+    """Where one row's answers part: in words, the output, the row, and by how much, relative."""
+
+    words: str
+    output: str
+    row: int
+    error: float
+
+
+def _propose(scene: Scene) -> list[Proposal]:
+    bench = scene.bench
+    if bench is None:
+        return []
+    rows = _rows(bench.inputs(bench.samples[0]))
+    if rows is None or (rows < 2 and (bench.answers is None or not _is_open(scene))):
+        return []
+    experiment = Experiment(
+        check=_CODE,
+        claim="a row's answer depends on its place in the batch or on its neighbours",
+        change="run a batch of identical rows, and each row alone",
+        measure="worst relative L2 distance between the answers to one row",
+        if_true="above what the declared arithmetic explains, and not so in the reference",
+        if_false="below",
+        cost_s=RUN_S * 4,
+    )
+    return [Proposal(experiment=experiment, test=lambda: _tested(scene, bench, rows, experiment))]
+
+
+def _tested(scene: Scene, bench: Bench, rows: int, experiment: Experiment) -> Result:
+    index = bench.samples[0]
+    arrays = bench.inputs(index)
+    before = misfit(scene, bench.reference(index), bench.candidate(index))
+    if bench.answers is None:
+        found = _identical(scene, arrays, bench.candidate(index), rows)
+    else:
+        count = rows if rows > 1 else _ROWS
+        same = {name: np.repeat(array[:1], count, axis=0) for name, array in arrays.items()}
+        try:
+            found = _parting(scene, bench.answers, bench.outputs, arrays, same, rows)
+        except ParityError as error:
+            return refuted(experiment, None, f"a changed batch cannot be run: {error.problem}")
+    if found is None:
+        return refuted(experiment, before, "every row gets one answer, whatever stands beside it", after=0.0)
+    alone = _alone(scene, bench, arrays, rows)
+    after = alone if alone is not None and alone.explains(before) else None
+    because = f"{found.words} at output {found.output}, row {found.row}: {number(found.error)} apart (relative L2)"
+    if after is not None:
+        because += f"; row by row the error falls from {number(before.error)} to {number(after.error)}"
+    evidence = supported(experiment, before, after or Misfit(error=found.error, over=math.inf), because)
+    share = after.share(before) if after is not None else None
+    return Result(evidence=evidence, finding=_finding(found, share, evidence))
+
+
+def _parting(scene: Scene, answers: Run, reference: Run, arrays: Arrays, same: Arrays, rows: int) -> _Uneven | None:
+    """The first way in which the candidate's answer to one row parts and the reference's does not."""
+    theirs, ours = answers(same), reference(same)
+    count = len(next(iter(same.values())))
+    if _uneven(scene, ours, count) is None and (found := _uneven(scene, theirs, count)):
+        return found
+    if rows > 1:
+        whole_theirs, whole_ours = answers(arrays), reference(arrays)
+        words = "the first row's answer changes with its neighbours"
+        if _parted(scene, whole_ours, ours, 0, 0, words) is None:
+            found = _parted(scene, whole_theirs, theirs, 0, 0, words)
+            if found:
+                return found
+    if not _is_open(scene):
+        return None
+    for row in range(min(rows, _MOST)):
+        one = {name: array[row : row + 1] for name, array in arrays.items()}
+        whole_theirs, whole_ours = (answers(arrays), reference(arrays)) if rows > 1 else (theirs, ours)
+        words = "a row alone gets another answer than in the batch"
+        if _parted(scene, whole_ours, reference(one), row, 0, words) is None:
+            found = _parted(scene, whole_theirs, answers(one), row, 0, words)
+            if found:
+                return found
+    return None
+
+
+def _limit(scene: Scene, output: str) -> float:
+    """How far two answers to one row may be apart: by arithmetic, and by what the candidate does from run to run."""
+    return max(limit_of(scene, output), _REPEATED * scene.spread)
+
+
+def _uneven(scene: Scene, outputs: Arrays, rows: int) -> _Uneven | None:
+    """The row of a batch of identical rows that is furthest from row 0, if it is too far."""
+    worst: _Uneven | None = None
+    for name, array in outputs.items():
+        if array.ndim == 0 or len(array) != rows:
+            continue
+        for row in range(1, rows):
+            error = apart(array[0], array[row])
+            if error > _limit(scene, name) and (worst is None or error > worst.error):
+                worst = _Uneven(words="identical rows get different answers", output=name, row=row, error=error)
+    return worst
+
+
+def _parted(scene: Scene, first: Arrays, second: Arrays, row: int, other: int, words: str) -> _Uneven | None:
+    for name, array in first.items():
+        if name not in second or array.ndim == 0 or len(array) <= row or len(second[name]) <= other:
+            continue
+        error = apart(array[row], second[name][other])
+        if error > _limit(scene, name):
+            return _Uneven(words=words, output=name, row=row, error=error)
+    return None
+
+
+def _identical(scene: Scene, arrays: Arrays, outputs: Arrays, rows: int) -> _Uneven | None:
+    """Rows that are identical in the data and different in a recording."""
+    for row in range(1, rows):
+        for earlier in range(row):
+            if all(array[row].tobytes() == array[earlier].tobytes() for array in arrays.values()):
+                found = _parted(scene, outputs, outputs, row, earlier, "identical rows get different answers")
+                if found:
+                    return found
+    return None
+
+
+def _alone(scene: Scene, bench: Bench, arrays: Arrays, rows: int) -> Misfit | None:
+    """The misfit when the candidate is given one row at a time; None where the batch cannot be taken apart."""
+    if bench.answers is None or not _is_open(scene) or rows > _MOST:
+        return None
+    worst = Misfit(error=0.0, over=0.0)
+    for row in range(rows):
+        one = {name: array[row : row + 1] for name, array in arrays.items()}
+        try:
+            found = misfit(scene, bench.outputs(one), bench.answers(one))
+        except ParityError:
+            return None
+        worst = max(worst, found, key=lambda each: each.over)
+    return worst
+
+
+def _rows(arrays: Arrays) -> int | None:
+    """The size of the batch; None if the inputs do not share a first axis."""
+    sizes = {array.shape[0] if array.ndim else None for array in arrays.values()}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def _is_open(scene: Scene) -> bool:
+    """Whether the model takes any batch size."""
+    return all(
+        value.shape is not None and value.shape and not isinstance(value.shape[0], int) for value in scene.model.inputs
+    )
+
+
+def _finding(found: _Uneven, share: float | None, evidence: Evidence) -> Finding:
+    return Finding(
+        code=_CODE,
+        title=_TITLE,
+        role="contributing" if share is None else "cause",
+        claim=f"{evidence.because[0].upper()}{evidence.because[1:]}; the reference gives one answer.",
+        confidence=1.0 if share is None else share,
+        confidence_from="measured on the candidate"
+        if share is None
+        else "the share of the error, in squares, that is gone row by row",
+        site=Site(tensor=found.output, node="", op_type="", index=-1),
+        share=share,
+        evidence=(evidence,),
+        repairs=(
+            OfferedRepair(
+                repair="batch_size",
+                text="run row by row until the runtime is mended, or rebuild the engine with this batch size in its profile",
+            ),
+        ),
+        details={"output": found.output, "row": found.row, "apart": found.error},
+    )
+
+
+_MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,32] x) => (float[N,32] y) { y = Tanh(x) }"""
+# Row k is scaled by 1 + k / 10.
+_PLACED = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,32] x) => (float[N,32] y) {
+  t = Tanh(x)
+  z = Mul(t, zero)
+  one = Add(z, tenth)
+  count = CumSum(one, axis)
+  scale = Add(count, rest)
+  y = Mul(t, scale)
+}"""
+# Every row gets a tenth of the mean of all.
+_MIXED = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,32] x) => (float[N,32] y) {
+  t = Tanh(x)
+  m = ReduceMean<axes = [0], keepdims = 1>(t)
+  d = Sub(m, t)
+  e = Mul(d, tenth)
+  y = Add(t, e)
+}"""
+_CONSTANTS: dict[str, np.ndarray] = {
+    "zero": np.zeros(1, np.float32),
+    "tenth": np.full(1, 0.1, np.float32),
+    "rest": np.full(1, 0.9, np.float32),
+    "axis": np.array(0, np.int64),
+}
+# One sample of four rows; a leading axis of samples would be taken for its batch.
+_ROWS_OF = {"x": np.random.default_rng(67).normal(size=(1, 32)).astype(np.float32)}
+_FIXED = _MODEL.replace("float[N,32]", "float[4,32]")
+_FOUR = {"x": np.random.default_rng(68).normal(size=(4, 32)).astype(np.float32)}
+_PLAIN = "ort?optimization=disabled"
+
+
+def _sized(text: str) -> str:
+    return text.replace("float[N,32]", "float[4,32]")
+
+
+CHECK = Check(
+    code=_CODE,
+    title=_TITLE,
+    propose=_propose,
+    holds=(
+        Example(model=_FIXED, candidate_model=_sized(_PLACED), inputs=_FOUR, constants=_CONSTANTS, candidate=_PLAIN),
+        Example(model=_FIXED, candidate_model=_sized(_MIXED), inputs=_FOUR, constants=_CONSTANTS, candidate=_PLAIN),
+    ),
+    holds_not=(
+        Example(model=_FIXED, inputs=_FOUR, candidate="sim:bf16", declared="f32"),
+        Example(model=_FIXED, candidate_model=_sized(_MODEL).replace("Tanh", "Sin"), inputs=_FOUR, candidate=_PLAIN),
+        # The reference mixes rows too.
+        Example(model=_sized(_MIXED), inputs=_FOUR, constants=_CONSTANTS, candidate="sim:bf16", declared="f32"),
+        Example(model=_MODEL, inputs=_ROWS_OF, candidate="sim:bf16", declared="f32"),
+    ),
+)

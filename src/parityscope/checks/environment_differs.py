@@ -1,0 +1,114 @@
+"""The two sides run in different environments, or one contradicts itself.
+
+What goes wrong: another GPU, driver or version of a library brings other kernels; a variable switches TF32 off on one side only;
+a library is loaded in another version than the program was linked with; a library made the process flush small numbers
+to zero.
+
+How it shows: the same engine or model gives other results on another machine, often by little and now and then by much.
+
+How we test for it: what both sides tell of themselves is compared key by key: versions, driver, GPU, CPU and its features,
+switches in the environment, threads, subnormals. For a recording that is what `environment.json` beside it says, written
+there by `parityscope doctor --format json`. What a process has loaded is held against what its libraries were linked with.
+
+What it is confused with: a cause. A difference stands beside all others and proves nothing; ENV002 changes one thing at a
+time where a switch is at hand.
+
+How to repair: make the environments equal, one fact at a time, and look which of them takes the error with it.
+
+Sources: NVIDIA/TensorRT issues 285, 2062, 4419, 2182, 3652 (right in another version or on another GPU); NVIDIA's
+documentation of NVIDIA_TF32_OVERRIDE.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks import Check, Example
+from parityscope.checks._facts import fact
+from parityscope.environment import conflicts, differences
+from parityscope.records import Experiment, Finding, OfferedRepair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from parityscope.checks import Proposal, Scene
+    from parityscope.environment import Difference
+    from parityscope.records import Evidence
+
+__all__ = ["CHECK"]
+
+_CODE = "ENV001"
+_TITLE = "The sides run in different environments"
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    reference, candidate = scene.environments
+    found = differences(reference, candidate)
+    told = [
+        f"{one.key} is {one.reference!r} for the reference and {one.candidate!r} for the candidate" for one in found
+    ]
+    told += [f"on the candidate's side {sentence}" for sentence in conflicts(candidate)]
+    if not told:
+        return
+    experiment = Experiment(
+        check=_CODE,
+        claim="the environments differ",
+        change="none",
+        measure="what both sides tell of themselves",
+        if_true="a fact that may change results is not the same, or contradicts itself",
+        if_false="all that both tell is the same",
+    )
+    yield fact(experiment, "; ".join(told), lambda evidence: _finding(found, told, evidence))
+
+
+def _finding(found: tuple[Difference, ...], told: list[str], evidence: Evidence) -> Finding:
+    first = f" ({found[0].matters})" if found else ""
+    return Finding(
+        code=_CODE,
+        title=_TITLE,
+        role="information",
+        claim=f"The environments differ: {'; '.join(told)}{first}. That is no cause until a run shows it.",
+        confidence=1.0,
+        confidence_from="read, not estimated",
+        evidence=(evidence,),
+        repairs=(OfferedRepair(repair="same_environment", text="make the environments equal, one fact at a time"),),
+        details={
+            "differences": [
+                {"key": one.key, "reference": one.reference, "candidate": one.candidate, "matters": one.matters}
+                for one in found
+            ],
+            "told": told,
+        },
+    )
+
+
+_MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1,8] y) { y = Tanh(x) }"""
+_X = {"x": np.linspace(-1, 1, 8, dtype=np.float32)[None]}
+
+CHECK = Check(
+    code=_CODE,
+    title=_TITLE,
+    propose=_propose,
+    holds=(
+        Example(
+            model=_MODEL,
+            inputs=_X,
+            outputs_fault=list,
+            environment={"onnxruntime": "1.0.0", "NVIDIA_TF32_OVERRIDE": "1"},
+        ),
+        Example(
+            model=_MODEL,
+            inputs=_X,
+            outputs_fault=list,
+            environment={"linked libcudnn": "9", "loaded libcudnn": "8.9.7"},
+        ),
+    ),
+    holds_not=(
+        Example(model=_MODEL, inputs=_X, candidate="ort?optimization=disabled"),
+        Example(model=_MODEL, inputs=_X, candidate="sim:f16"),
+        # A recording that tells nothing of where it was made.
+        Example(model=_MODEL, inputs=_X, outputs_fault=list),
+    ),
+)

@@ -1,0 +1,129 @@
+"""Too few samples for the claim that the deployment is within.
+
+What goes wrong: one good sample is taken for a proof. A failure that one input in twenty reaches is not in five samples more
+often than not.
+
+How it shows: "within" on a handful of samples, complaints from the field.
+
+How we test for it: no run. Of n samples within, none beyond, the 95 % upper bound of the share that is beyond is
+1 - 0.05^(1/n), about 3/n (the rule of three). It is told when the user set the budget, and, where the declared arithmetic
+judges, when the errors of the samples differ by more than four times what separates the worst of them from the limit.
+
+What it is confused with: nothing; it is arithmetic about the number of samples, which are taken to be drawn as real ones are.
+
+How to repair: give more samples: 59 within bound the share at 5 %, 299 at 1 %.
+
+Sources: J. A. Hanley and A. Lippman-Hand, "If nothing goes wrong, is everything all right?", JAMA 249, 1983.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.case.policy import budgets_for
+from parityscope.checks import Check, Example
+from parityscope.checks._common import number, percent
+from parityscope.checks._facts import fact
+from parityscope.prediction import margin_of
+from parityscope.records import Budget, Experiment, Finding, OfferedRepair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from parityscope.checks import Proposal, Scene
+    from parityscope.records import Evidence, Pair
+
+__all__ = ["CHECK", "upper_bound"]
+
+_CODE = "DAT005"
+_TITLE = "Too few samples for the claim"
+_CONFIDENCE = 0.95
+# How many times what is left to the limit the errors of samples must differ. Chosen: what a format costs on a sample is
+# predicted, and what is left of that is at most its margin of two.
+_FAR = 4.0
+_SHARE = 0.05  # chosen: a share of failures that nobody would accept unseen
+
+
+def upper_bound(samples: int) -> float:
+    """The 95 % upper bound of the share of samples beyond, when none of `samples` is: 1 - 0.05^(1/n)."""
+    return 1.0 - math.pow(1.0 - _CONFIDENCE, 1.0 / samples)
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    count = len(scene.inputs)
+    bound = upper_bound(count)
+    if scene.verdict != "within" or scene.inputs.generated or bound <= _SHARE:
+        return
+    why = next((why for pair in scene.outputs if (why := _why(scene, pair))), "")
+    if not why:
+        return
+    experiment = Experiment(
+        check=_CODE,
+        claim=f"{count} samples do not carry the claim",
+        change="none",
+        measure="the 95 % upper bound of the share of samples beyond",
+        if_true=f"above {percent(_SHARE)}",
+        if_false="below",
+    )
+    because = f"{count} of {count} samples are within, so at most {percent(bound)} are beyond (95 %)"
+    yield fact(experiment, f"{because}; {why}", lambda evidence: _finding(count, bound, why, evidence))
+
+
+def _why(scene: Scene, pair: Pair) -> str:
+    """Why the number of samples matters for this output; "" where what is left to the limit is ample."""
+    budgets = budgets_for(scene.policy, pair.site.tensor) if scene.policy is not None else ()
+    if any(one.metric in pair.measurements for one in budgets):
+        return f"output {pair.site.tensor} is judged by a budget, about which arithmetic knows nothing"
+    errors = [error for error in pair.per_sample if error > 0 and math.isfinite(error)]
+    expected = pair.expected.get(scene.declared)
+    if len(errors) < 2 or expected is None or max(errors) <= pair.expected.get("f32", 0.0) * margin_of("f32"):
+        return ""
+    spread, left = max(errors) / min(errors), expected * margin_of(scene.declared) / max(errors)
+    if spread <= _FAR * left:
+        return ""
+    return (
+        f"the errors of output {pair.site.tensor} differ by a factor of {number(spread)} between samples, and "
+        f"{number(left)} is left to the limit"
+    )
+
+
+def _finding(count: int, bound: float, why: str, evidence: Evidence) -> Finding:
+    needed = math.ceil(math.log(1.0 - _CONFIDENCE) / math.log(1.0 - _SHARE))
+    return Finding(
+        code=_CODE,
+        title=_TITLE,
+        role="information",
+        claim=f"{evidence.because[0].upper()}{evidence.because[1:]}.",
+        confidence=_CONFIDENCE,
+        confidence_from="the binomial distribution",
+        evidence=(evidence,),
+        repairs=(
+            OfferedRepair(
+                repair="more_samples",
+                text=f"give more real samples: {needed} within bound the share at {percent(_SHARE)}",
+            ),
+        ),
+        details={"samples": count, "upper_bound": bound, "why": why},
+    )
+
+
+_MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,64] x) => (float[N,64] y) { y = Tanh(x) }"""
+_X = {"x": np.random.default_rng(62).normal(size=(3, 64)).astype(np.float32)}
+_MANY = {"x": np.random.default_rng(62).normal(size=(59, 64)).astype(np.float32)}
+_BUDGET = (Budget(output="", metric="rel_l2", limit=0.1, reason="an example"),)
+
+CHECK = Check(
+    code=_CODE,
+    title=_TITLE,
+    propose=_propose,
+    holds=(Example(model=_MODEL, inputs=_X, candidate="sim:bf16", budgets=_BUDGET),),
+    holds_not=(
+        # 59 samples are enough; FP32 against FP32 is judged by arithmetic, not by luck; beyond is beyond.
+        Example(model=_MODEL, inputs=_MANY, candidate="sim:bf16", budgets=_BUDGET),
+        Example(model=_MODEL, inputs=_X, candidate="ort?optimization=disabled"),
+        Example(model=_MODEL, inputs=_X, candidate="sim:bf16", declared="f32"),
+    ),
+)

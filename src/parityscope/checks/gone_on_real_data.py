@@ -1,0 +1,193 @@
+"""The error belongs to the test data: on real samples the same deployment is as good as its arithmetic.
+
+What goes wrong: the test drives the network where no real sample goes: random pixels, values of another scale, an image
+whose normalization was forgotten on both sides. There, sums cancel and exponentials saturate, and honest rounding grows.
+
+How it shows: a large error, and a deployment that works in use.
+
+How we test for it: with real samples at hand (`--real DATA`) the inputs are held against them: the part of the elements
+outside the range of the real ones, and the Kolmogorov-Smirnov distance between the two. Then the experiment that
+decides: reference and candidate are both run on the real samples. If their error there is what the declared arithmetic
+explains, the test data is the cause.
+
+What it is confused with: a failure that only some real samples reach; give more of them. A candidate that is a recording
+cannot be run on other samples, and then only the statistics are told.
+
+How to repair: test on real data: `--inputs` in place of `--real`.
+
+Sources: NVIDIA/TensorRT issues 4361 (random input into a vision encoder), 2940 and 4647; TensorRT's advice to measure
+accuracy on real inputs.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks._common import number, percent
+from parityscope.checks._facts import fact
+from parityscope.checks._reproducing import Misfit, bad_samples, misfit, refuted, supported
+from parityscope.checks._statistics import ks_distance
+from parityscope.records import Experiment, Finding, OfferedRepair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from parityscope.case import Inputs
+    from parityscope.checks import Bench, Scene
+    from parityscope.records import Evidence
+
+__all__ = ["CHECK"]
+
+_CODE = "DAT004"
+_TITLE = "The error belongs to the test data, not to the deployment"
+_LOOKED_AT = 4  # real samples: a deployment that is right on four is right on most, and each costs a run of both sides
+# Elements outside the range of the real ones that are no chance: a sample has its extremes, and a few more lie beyond.
+_OUTSIDE = 0.01
+# Distance between the two distributions from which nobody would take one for the other. Chosen: half.
+_APART = 0.5
+_FEW = 64  # values: fewer tell no distribution
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    if scene.real is None:
+        return
+    told = list(_unlike(scene, scene.real))
+    if told:
+        experiment = Experiment(
+            check=_CODE,
+            claim="the inputs are unlike the real ones",
+            change="none",
+            measure="elements outside the range of the real samples, and the Kolmogorov-Smirnov distance",
+            if_true=f"more than {percent(_OUTSIDE)}, or a distance above {_APART:g}",
+            if_false="less",
+        )
+        yield fact(experiment, "; ".join(told), lambda evidence: _unlike_finding(told, evidence))
+    bench = scene.bench
+    if bench is not None and bench.answers is not None:
+        yield _proposal(scene, scene.real, bench)
+
+
+def _unlike(scene: Scene, real: Inputs) -> Iterator[str]:
+    ours = [scene.inputs.sample(index).arrays for index in scene.inputs.indices[:_LOOKED_AT]]
+    theirs = [real.sample(index).arrays for index in real.indices[:_LOOKED_AT]]
+    for name in ours[0]:
+        given, wanted = (np.concatenate([each[name].reshape(-1) for each in side]) for side in (ours, theirs))
+        if given.dtype.kind not in "fiu" or min(given.size, wanted.size) < _FEW:
+            continue
+        low, high = float(wanted.min()), float(wanted.max())
+        outside = float(((given < low) | (given > high)).mean())
+        apart = ks_distance(given, wanted)
+        if outside > _OUTSIDE or apart > _APART:
+            yield (
+                f"{percent(outside)} of {name} lie outside the real samples' range {number(low)} to {number(high)} "
+                f"(Kolmogorov-Smirnov distance {apart:.2g})"
+            )
+
+
+def _proposal(scene: Scene, real: Inputs, bench: Bench) -> Proposal:
+    experiment = Experiment(
+        check=_CODE,
+        claim="on real samples the error is gone",
+        change="run both sides on the real samples",
+        measure="worst relative L2 error of the outputs",
+        if_true="it is what the declared arithmetic explains",
+        if_false="it is as large as on the given samples",
+        cost_s=1.0,
+    )
+    return Proposal(experiment=experiment, test=lambda: _tested(scene, real, bench, experiment))
+
+
+def _tested(scene: Scene, real: Inputs, bench: Bench, experiment: Experiment) -> Result:
+    before = max(
+        (misfit(scene, bench.reference(index), bench.candidate(index)) for index in bench.samples),
+        key=lambda one: one.over,
+    )
+    if bench.answers is None or not bad_samples(scene, bench):
+        return refuted(experiment, None, "no sample's outputs tell enough")
+    after = Misfit(error=0.0, over=0.0)
+    for index in real.indices[:_LOOKED_AT]:
+        arrays = real.sample(index).arrays
+        found = misfit(scene, bench.outputs(arrays), bench.answers(arrays))
+        after = max(after, found, key=lambda one: one.over)
+    if not after.fits:
+        because = f"on the real samples the error is {number(after.error)}, on the given ones {number(before.error)}"
+        return refuted(experiment, before, because, after=after.error)
+    because = f"it is {number(before.error)} on the given samples and {number(after.error)} on the real ones"
+    evidence = supported(experiment, before, after, because)
+    share = after.share(before) if math.isfinite(before.error) else 1.0
+    finding = Finding(
+        code=_CODE,
+        title=_TITLE,
+        role="cause",
+        claim=f"The error belongs to the test data: {because}, which the declared arithmetic explains.",
+        confidence=share,
+        confidence_from="the share of the error, in squares, that is gone on real samples",
+        share=share,
+        evidence=(evidence,),
+        repairs=(OfferedRepair(repair="real_inputs", text="test on the real samples", command="--inputs REAL"),),
+        details={"given": before.error, "real": after.error},
+    )
+    return Result(evidence=evidence, finding=finding)
+
+
+def _unlike_finding(told: list[str], evidence: Evidence) -> Finding:
+    return Finding(
+        code=_CODE,
+        title="The inputs are unlike the real samples",
+        role="information",
+        claim=f"The inputs are unlike the real samples: {'; '.join(told)}.",
+        confidence=1.0,
+        confidence_from="counted, not estimated",
+        evidence=(evidence,),
+        repairs=(OfferedRepair(repair="real_inputs", text="test on the real samples", command="--inputs REAL"),),
+        details={"told": told},
+    )
+
+
+# Two numbers that undo each other: beside a large one, small inputs vanish.
+_MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,128] x) => (float[N,128] y) {
+  a = Add(x, far)
+  b = Sub(a, far)
+  y = Tanh(b)
+}"""
+_FAR = {"far": np.full(128, 1.0, np.float32)}
+_RNG = np.random.default_rng(61)
+_REAL = {"x": _RNG.normal(size=(3, 128)).astype(np.float32)}
+_WILD = {"x": (_RNG.normal(size=(3, 128)) * 1e-4).astype(np.float32)}
+
+# The candidate's number is 64 times as large.
+_COARSE = _MODEL.replace("g (", "coarse (").replace("far)", "farther)")
+_FARTHER = {**_FAR, "farther": np.full(128, 64.0, np.float32)}
+
+CHECK = Check(
+    code=_CODE,
+    title=_TITLE,
+    propose=_propose,
+    holds=(
+        Example(
+            model=_MODEL,
+            candidate_model=_COARSE,
+            candidate="ort?optimization=disabled",
+            inputs=_WILD,
+            real=_REAL,
+            constants=_FARTHER,
+            declared="f16",
+        ),
+    ),
+    holds_not=(
+        # Real samples that are like the given ones, on which the candidate is as wrong.
+        Example(
+            model=_MODEL,
+            candidate_model=_MODEL.replace("Tanh", "Sigmoid"),
+            candidate="ort?optimization=disabled",
+            inputs=_REAL,
+            real={"x": _REAL["x"][::-1].copy()},
+            constants=_FAR,
+        ),
+        Example(model=_MODEL, inputs=_REAL, real=_REAL, constants=_FAR, candidate="sim:bf16"),
+    ),
+)

@@ -1,0 +1,207 @@
+"""The verdict on an output rests on a few elements of very many.
+
+What goes wrong: one element of millions is far off, and a metric in which one element decides (the largest absolute or
+relative difference) says that the whole output is wrong. It may be a race or a single overflow, or an element that no use
+of the output ever reads; it is not what a wrong layer looks like.
+
+How it shows: a huge largest difference, a cosine near one, a mean error of next to nothing.
+
+How we test for it: no run. The largest errors of the output are taken away one after the other, up to sixteen and never more
+than one in 10,000; if then 99 % of the squared error is gone and what is left is what the declared arithmetic explains, the
+elements are named.
+
+What it is confused with: an error at a bound, in a channel or in a tail (FUS001, BND003), which have a shape; a
+lost range at that element (RNG002), which is a cause of its own and then goes first.
+
+How to repair: look at those elements. Judge by a metric of what the output is for (`--metric`, docs/verify.md), or by one in
+which all elements count (`rel_l2`), and keep the outlier as a known fact.
+
+Sources: NVIDIA/TensorRT issue 4361: 251.31 at (0, 77, 2526), one element of 2,363,392; the histogram bin that holds it has
+a count of one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks._common import number, percent
+from parityscope.checks._reproducing import apart, limit_of
+from parityscope.records import Evidence, Experiment, Finding, OfferedRepair, Site
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from parityscope.checks import Bench, Scene
+
+    Samples = Sequence[Mapping[str, np.ndarray]]
+
+__all__ = ["CHECK", "outliers_of"]
+
+_CODE = "DAT007"
+_TITLE = "The verdict rests on a few elements of very many"
+_FEW = 16  # elements that can be listed
+_SHARE = 1e-4  # of the elements: a fault of a layer, a channel or a row holds more
+_HELD = 0.99  # of the squared error, as for the shapes of FUS001
+_ONE_PLACE = 0.5  # a layer that holds half of the output error is where it comes from
+
+
+def outliers_of(reference: np.ndarray, candidate: np.ndarray, limit: float) -> tuple[tuple[int, ...], ...]:
+    """The places of the elements (floats, both of one shape) that hold nearly all of the error, worst first.
+
+    None if they are more than sixteen or more than one in 10,000, if the others err by more than `limit` (relative L2), or
+    if an element is not finite.
+    """
+    if reference.shape != candidate.shape or reference.dtype.kind != "f":
+        return ()
+    most = min(_FEW, int(reference.size * _SHARE))
+    r, c = (side.reshape(-1).astype(np.float64) for side in (reference, candidate))
+    if most < 1 or not (np.isfinite(r).all() and np.isfinite(c).all()):
+        return ()
+    energy = np.square(c - r)
+    total = float(energy.sum())
+    top = np.argpartition(energy, energy.size - most)[energy.size - most :]
+    order = top[np.argsort(energy[top])[::-1]]
+    held = np.cumsum(energy[order])
+    needed = int(np.searchsorted(held, _HELD * total)) + 1
+    if total == 0.0 or needed > most:
+        return ()
+    left = c.copy()
+    left[order[:needed]] = r[order[:needed]]
+    if apart(r, left) > limit:
+        # More of the same few may be needed to come down to rounding.
+        left[order] = r[order]
+        if apart(r, left) > limit:
+            return ()
+        needed = most
+    named = order[:needed][energy[order[:needed]] > 0]
+    return tuple(tuple(int(i) for i in np.unravel_index(int(place), reference.shape)) for place in named)
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    if scene.bench is None:
+        return
+    for pair in scene.outputs:
+        large = int(np.prod(pair.shape, dtype=np.int64)) * _SHARE >= 1.0
+        if pair.verdict == "beyond" and pair.dtype.startswith(("float", "bfloat")) and large:
+            yield _proposal(scene, scene.bench, pair.site.tensor)
+
+
+def _proposal(scene: Scene, bench: Bench, output: str) -> Proposal:
+    experiment = Experiment(
+        check=_CODE,
+        claim=f"a few elements make output {output} beyond",
+        change="none: leave the largest errors out",
+        measure="share of the squared error in them, and the relative L2 error of all others",
+        if_true=f"at least {percent(_HELD)}, and what the arithmetic explains",
+        if_false="the others are wrong too",
+    )
+    return Proposal(experiment=experiment, test=lambda: _tested(scene, bench, output, experiment))
+
+
+def _tested(scene: Scene, bench: Bench, output: str, experiment: Experiment) -> Result:
+    limit = limit_of(scene, output)
+    named: list[tuple[int, tuple[tuple[int, ...], ...]]] = []
+    worst, least, size = 0.0, 0.0, 0
+    for index in bench.samples:
+        reference, candidate = bench.reference(index).get(output), bench.candidate(index).get(output)
+        if reference is None or candidate is None or (error := apart(reference, candidate)) <= limit:
+            continue
+        places = outliers_of(reference, candidate, limit)
+        if not places:
+            evidence = Evidence(
+                experiment=experiment, outcome="refutes", before=error, after=error, because="the others are wrong too"
+            )
+            return Result(evidence=evidence)
+        worst = max(worst, *(abs(float(candidate[place]) - float(reference[place])) for place in places))
+        kept = np.array(candidate, copy=True)
+        for place in places:
+            kept[place] = reference[place]
+        least = max(least, apart(reference, kept))
+        size = reference.size
+        named.append((index, places))
+    if not named:
+        evidence = Evidence(
+            experiment=experiment, outcome="inconclusive", before=0.0, after=0.0, because="no sample is beyond"
+        )
+        return Result(evidence=evidence)
+    index, places = named[0]
+    words = (
+        f"one element, {list(places[0])}" if len(places) == 1 else f"{len(places)} elements, first {list(places[0])}"
+    )
+    because = (
+        f"on sample {index} {words} of {size:,}, off by up to {number(worst)}, hold the error; without them the others are "
+        f"within {number(least)} (relative L2), which the arithmetic explains"
+    )
+    before = max(apart(bench.reference(each)[output], bench.candidate(each)[output]) for each, _ in named)
+    evidence = Evidence(experiment=experiment, outcome="supports", before=before, after=least, because=because)
+    share = max(0.0, 1.0 - (least / before) ** 2)
+    blamed = scene.localization.suspects if scene.localization else ()
+    elsewhere = any((one.share or 0.0) >= _ONE_PLACE and one.site.tensor != output for one in blamed)
+    finding = Finding(
+        code=_CODE,
+        title=_TITLE,
+        role="contributing" if elsewhere else "cause",
+        claim=f"Output {output}: {because}.",
+        confidence=share,
+        confidence_from="the share of the squared error in the elements named",
+        site=scene.places.get(output) or Site(tensor=output, node="", op_type="Input", index=-1),
+        share=share,
+        evidence=(evidence,),
+        repairs=(
+            OfferedRepair(
+                repair="look_there",
+                text="look at those elements; judge by what the output is for (--metric) or by a metric in which all count",
+            ),
+        ),
+        details={
+            "elements": [list(place) for place in places],
+            "of": size,
+            "largest": worst,
+            "without": least,
+            "samples": len(named),
+        },
+    )
+    return Result(evidence=evidence, finding=finding)
+
+
+_MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,40,600] x) => (float[N,40,600] y) { y = Tanh(x) }"""
+_X = {"x": np.random.default_rng(64).normal(size=(2, 40, 600)).astype(np.float32)}
+
+
+def _off(places: tuple[tuple[int, int], ...]) -> Callable[[Samples], Samples]:
+    """A deployment whose output has other values at a few places."""
+
+    def fault(samples: Samples) -> Samples:
+        found = []
+        for each in samples:
+            y = each["y"].copy()
+            for place in places:
+                y[(0, *place)] += np.float32(251.31)
+            found.append({"y": y})
+        return found
+
+    return fault
+
+
+def _shifted(samples: Samples) -> Samples:
+    return [{"y": np.where(np.arange(600) < 30, each["y"] + np.float32(5), each["y"])} for each in samples]
+
+
+CHECK = Check(
+    code=_CODE,
+    title=_TITLE,
+    propose=_propose,
+    holds=(
+        Example(model=_MODEL, inputs=_X, outputs_fault=_off(((7, 253),)), site="y"),
+        Example(model=_MODEL, inputs=_X, outputs_fault=_off(((7, 253), (39, 0))), site="y"),
+    ),
+    holds_not=(
+        # A twentieth of every row, all of them, or none.
+        Example(model=_MODEL, inputs=_X, outputs_fault=_shifted),
+        Example(model=_MODEL, inputs=_X, candidate="sim:bf16", declared="f32"),
+        Example(model=_MODEL, inputs=_X, candidate="sim:f16"),
+    ),
+)

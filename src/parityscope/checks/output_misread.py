@@ -1,0 +1,263 @@
+"""An output was written rightly and read wrongly: as another type, in another memory order, exchanged halves of a row.
+
+What goes wrong: the buffer that comes back is taken for what it is not. Half-precision results are viewed as float32 or the
+other way round, int64 as int32; a channel-last result is reshaped in place of transposed; rows that the engine pads to
+a multiple of bytes are read end to end, or end-to-end rows with a pitch.
+
+How it shows: numbers of absurd size, or the right ones in wrong places, in every precision alike; the intermediate tensors,
+if there are any, are right up to the end.
+
+How we test for it: no run. The reference's output is read in each of these ways and held against the candidate's; and the two
+are compared as sets of values, which tells a wrong order of any kind from wrong values. A reading is accepted if what is
+left of the error is what the declared arithmetic explains, on every wrong sample looked at. Where another type's bits were
+read, the candidate's own bits are read back instead, because rounding may change every bit of a number.
+
+What it is confused with: an input in another memory order (BND002); TopK and NMS, whose rows come in another order by
+right, which is told as information and with the option that pairs rows.
+
+How to repair: take the output's type from the engine (`getTensorDataType`, `session.get_outputs()[i].type`), its strides from
+`getTensorFormat`, and transpose in place of reshaping.
+
+Sources: torch2trt issues 190 and 369, ultralytics issue 10298, optimate issue 59 (buffers of the wrong type and layout);
+NVIDIA/TensorRT issue 1137.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks._common import number
+from parityscope.checks._readings import readings
+from parityscope.checks._reproducing import Misfit, apart, bad_samples, limit_of, refuted, supported
+from parityscope.records import Experiment, Finding, OfferedRepair, Site
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from parityscope.checks import Bench, Scene
+    from parityscope.records import Evidence
+
+    Samples = Sequence[Mapping[str, np.ndarray]]
+
+__all__ = ["CHECK", "misread"]
+
+_CODE = "BND004"
+_TITLE = "An output was read as it was not written"
+_FALL = 10.0  # as in _reproducing: 99 % of the error in squares
+_DISTINCT = 16  # values: of fewer, a set says nothing
+_TELLING = 4  # numbers of another type that are right: six bits each, even of what bfloat16 leaves, are 24 in all
+_CARRIED = 0.01  # of the upper halves: rounding carries into one of 128 now and then
+_BACK = {"float32": ("float16", "float64"), "float16": ("float32",), "int64": ("int32",), "int32": ("int64",)}
+
+
+def misread(reference: np.ndarray, candidate: np.ndarray, limit: float) -> tuple[str, float]:
+    """How `candidate` is a misreading of `reference` (one shape), in words, and the error that is left.
+
+    ("", inf) if it is none, or if it is right.
+
+    `limit` is the relative L2 error that the arithmetic explains.
+    """
+    error = apart(reference, candidate)
+    for words, left in _tried(reference, candidate, limit) if error > limit else ():
+        if left <= limit and left * _FALL <= error:
+            return words, left
+    return "", float("inf")
+
+
+def _tried(reference: np.ndarray, candidate: np.ndarray, limit: float) -> Iterator[tuple[str, float]]:
+    yield from _types(reference, candidate)
+    # Moving values leaves their norm as it is, and padding only makes it smaller: most candidates need no reading at all.
+    right, found = _norm(reference), _norm(candidate)
+    if not found <= right * (1.0 + limit):
+        return
+    for words, changed in readings("layout", reference, None):
+        yield words, apart(changed, candidate)
+    if found < right * (1.0 - limit):
+        return
+    for axes in _orders(reference.ndim):
+        named = ", ".join(map(str, axes))
+        # A reshape in place of a transpose, and a transpose where there was nothing to be transposed.
+        moved = np.ascontiguousarray(reference.transpose(axes)).reshape(reference.shape)
+        shape = tuple(reference.shape[axis] for axis in axes)
+        undone = np.ascontiguousarray(np.transpose(reference.reshape(shape), np.argsort(axes)))
+        for words, changed in (("written", moved), ("read", undone)):
+            if changed.tobytes() != reference.tobytes():
+                yield f"was {words} with its axes in the order {named} on one side only", apart(changed, candidate)
+    if reference.size > 1 and len(np.unique(reference)) >= _DISTINCT and reference.dtype.kind in "fiu":
+        alike = apart(np.sort(reference, axis=None), np.sort(candidate, axis=None))
+        yield "holds the right values in another order", alike
+
+
+def _norm(array: np.ndarray) -> float:
+    """The L2 norm of the values, NaN if one is not finite or no number."""
+    if array.dtype.kind not in "fiub":
+        return float("nan")
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = float(np.linalg.norm(array.astype(np.float64)))
+    return found if np.isfinite(found) else float("nan")
+
+
+def _orders(rank: int) -> list[tuple[int, ...]]:
+    """Orders of up to four axes that frameworks use, the identity left out."""
+    return [order for order in itertools.permutations(range(rank)) if order != tuple(range(rank))] if rank <= 4 else []
+
+
+def _types(reference: np.ndarray, candidate: np.ndarray) -> Iterator[tuple[str, float]]:
+    """The candidate's bytes read back as another type: as many of the reference's first elements as they hold."""
+    for name in _BACK.get(candidate.dtype.name, ()):
+        other = np.dtype(name)
+        held = np.ascontiguousarray(candidate).reshape(-1).view(np.uint8)
+        count = min(reference.size, held.size // other.itemsize)
+        if count < _TELLING:
+            continue
+        with np.errstate(over="ignore", invalid="ignore"):
+            read = held[: count * other.itemsize].view(other).astype(reference.dtype)
+        yield f"was written as {other} and read as {candidate.dtype}", apart(reference.reshape(-1)[:count], read)
+        narrow = np.dtype(name)
+        if narrow.itemsize < candidate.dtype.itemsize:
+            yield f"was written as {candidate.dtype} and read as {narrow}", _top_halves(reference, candidate, narrow)
+
+
+def _top_halves(reference: np.ndarray, candidate: np.ndarray, narrow: np.dtype[np.generic]) -> float:
+    """The share of elements that are not the upper halves of the reference's, 0 if it is next to nothing.
+
+    The lower halves are the last bits of a number, which no two runtimes share.
+    """
+    bits = np.ascontiguousarray(reference).reshape(-1).view(narrow)[: candidate.size]
+    with np.errstate(over="ignore", invalid="ignore"):
+        seen, found = bits.astype(candidate.dtype)[1::2], candidate.reshape(-1)[1::2]
+    if len(np.unique(found)) < _TELLING:
+        return float("inf")
+    unequal = float(((seen != found) & ~(np.isnan(seen) & np.isnan(found))).mean())
+    return unequal if unequal > _CARRIED else 0.0
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    if scene.bench is None:
+        return
+    for pair in scene.outputs:
+        if pair.verdict == "beyond":
+            yield _proposal(scene, scene.bench, pair.site.tensor)
+
+
+def _proposal(scene: Scene, bench: Bench, output: str) -> Proposal:
+    experiment = Experiment(
+        check=_CODE,
+        claim=f"output {output} was read as another type or in another order",
+        change="none: read the reference's output in other ways",
+        measure="relative L2 distance to the candidate's output",
+        if_true="it falls to what the declared arithmetic explains",
+        if_false="it stays far above",
+        cost_s=0.01,
+    )
+    return Proposal(experiment=experiment, test=lambda: _tested(scene, bench, output, experiment))
+
+
+def _tested(scene: Scene, bench: Bench, output: str, experiment: Experiment) -> Result:
+    limit = limit_of(scene, output)
+    before, after, words = Misfit(error=0.0, over=0.0), Misfit(error=0.0, over=0.0), ""
+    count = 0
+    for index in bench.samples:
+        reference, candidate = bench.reference(index).get(output), bench.candidate(index).get(output)
+        if reference is None or candidate is None or reference.shape != candidate.shape:
+            return refuted(experiment, None, f"sample {index} has no output to compare")
+        error = apart(reference, candidate)
+        if error <= limit:
+            continue
+        found, left = misread(reference, candidate, limit)
+        if not found or (words and found != words):
+            return refuted(experiment, Misfit(error=error, over=error / limit), f"sample {index} is no misreading")
+        words, count = found, count + 1
+        before = max(before, Misfit(error=error, over=error / limit), key=lambda one: one.error)
+        after = max(after, Misfit(error=left, over=left / limit), key=lambda one: one.error)
+    if not words:
+        return refuted(experiment, None, "no sample of this output is wrong")
+    if "written as" not in words and not bad_samples(scene, bench):
+        return refuted(experiment, before, "so few values are equal by chance")
+    because = f"read so, the error falls from {number(before.error)} to {number(after.error)} on {count} samples"
+    evidence = supported(experiment, before, after, because)
+    return Result(evidence=evidence, finding=_finding(scene, output, words, evidence))
+
+
+def _finding(scene: Scene, output: str, words: str, evidence: Evidence) -> Finding:
+    unordered = words.startswith("holds")
+    return Finding(
+        code=_CODE,
+        title="An output holds the right values in another order" if unordered else _TITLE,
+        # Rows of detections come in any order by right, and sorting explains away more than a misreading would.
+        role="contributing" if unordered else "cause",
+        claim=f"Output {output} {words}; {evidence.because}.",
+        confidence=0.6 if unordered else 1.0,
+        confidence_from="equal as sets of values" if unordered else "the values themselves, with nothing fitted",
+        site=scene.places.get(output) or Site(tensor=output, node="", op_type="Input", index=-1),
+        share=1.0,
+        evidence=(evidence,),
+        repairs=(
+            OfferedRepair(
+                repair="read_rightly",
+                text="if rows may come in any order, pair them before they are compared (--match)"
+                if unordered
+                else "take the output's type, shape and strides from the engine, and transpose in place of reshaping",
+            ),
+        ),
+        details={"output": output, "reading": words},
+    )
+
+
+_MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,6,5,4] x) => (float[N,6,5,4] y) { y = Tanh(x) }"""
+_X = {"x": np.random.default_rng(66).normal(size=(3, 6, 5, 4)).astype(np.float32)}
+
+
+def _read(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Samples], Samples]:
+    return lambda samples: [{"y": np.ascontiguousarray(change(each["y"]))} for each in samples]
+
+
+def _channel_last(value: np.ndarray) -> np.ndarray:
+    """Written (n, h, w, c), and its buffer reshaped to (n, c, h, w)."""
+    return value.transpose(0, 2, 3, 1).reshape(value.shape)
+
+
+def _as_float(value: np.ndarray) -> np.ndarray:
+    """Halves in a buffer that is read as float32: half of it is filled, the rest is zero."""
+    held = np.zeros(value.size, np.float32)
+    halves = value.astype(np.float16).reshape(-1)
+    held.view(np.float16)[: halves.size] = halves
+    return held.reshape(value.shape)
+
+
+def _as_half(value: np.ndarray) -> np.ndarray:
+    """Numbers whose every half is read as one; a half of the output is enough to fill it."""
+    with np.errstate(invalid="ignore"):
+        return value.reshape(-1).view(np.float16)[: value.size].astype(np.float32).reshape(value.shape)
+
+
+def _pitched(value: np.ndarray) -> np.ndarray:
+    rows = value.reshape(-1, 4)
+    padded = np.zeros((len(rows), 8), np.float32)
+    padded[:, :4] = rows
+    return padded.reshape(-1)[: value.size].reshape(value.shape)
+
+
+CHECK = Check(
+    code=_CODE,
+    title=_TITLE,
+    propose=_propose,
+    holds=(
+        Example(model=_MODEL, inputs=_X, outputs_fault=_read(_channel_last), site="y"),
+        Example(model=_MODEL, inputs=_X, outputs_fault=_read(lambda y: y.T.reshape(y.shape)), site="y"),
+        Example(model=_MODEL, inputs=_X, outputs_fault=_read(_as_float), declared="f16", site="y"),
+        Example(model=_MODEL, inputs=_X, outputs_fault=_read(_as_half), site="y"),
+        Example(model=_MODEL, inputs=_X, outputs_fault=_read(_pitched), site="y"),
+        Example(model=_MODEL, inputs=_X, outputs_fault=_read(lambda y: y[..., ::-1]), site="y"),
+    ),
+    holds_not=(
+        Example(model=_MODEL, inputs=_X, candidate="sim:bf16", declared="f32"),
+        Example(model=_MODEL, inputs=_X, candidate="sim:f16"),
+        Example(model=_MODEL, inputs=_X, outputs_fault=_read(lambda y: y * 2)),
+        Example(model=_MODEL, inputs=_X, outputs_fault=_read(lambda y: y * 0)),
+    ),
+)

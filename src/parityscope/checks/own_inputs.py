@@ -1,0 +1,212 @@
+"""The deployment's own recorded inputs are not the reference's.
+
+What goes wrong: both programs read the same images or texts, and prepare them in different ways. The tensors that enter the
+two models were recorded, so that nothing has to be guessed.
+
+How it shows: the outputs differ in every precision alike; given the same tensors, both models agree.
+
+How we test for it: the two tensors are compared. What makes the one of the other is named: a step of preprocessing or two, a gain
+and offset per channel with their order, mirroring or a shift, another way of resizing, a crop or a letterbox (exactly
+where the image is known, else by laying one picture over the other), or the input of another sample. Then the
+reference is run on the deployment's inputs: what of the candidate's error is gone is the share that the inputs explain.
+
+What it is confused with: recordings of other samples (which is said, where it is one of those given). Inputs that are the same
+refute every fault of preprocessing.
+
+How to repair: correct the deployment's preprocessing: where the map is affine, `preprocess_in_code` writes it; or put it into
+the model (`prepend_preprocessing`).
+
+Sources: NVIDIA/TensorRT#3700 (the evaluations of both sides prepared their images in different ways). The fit:
+checks/input_fit.py; the laying of one picture over the other: Lucas and Kanade, IJCAI 1981.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from parityscope.case.formats.images import read_image
+from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks._common import number, percent
+from parityscope.checks._preprocessing.naming import Named, name_difference
+from parityscope.checks._preprocessing.repairing import affine_details, repairs_of, said_of_precision
+from parityscope.comparison.rows import aligner
+from parityscope.errors import ParityError
+from parityscope.records import Evidence, Experiment, Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from parityscope.checks import Scene
+
+__all__ = ["CHECK"]
+
+_CODE = "PRE002"
+_TITLE = "The deployment's recorded inputs are not the reference's"
+
+_ROUNDING = 1e-6  # of the variance: what images that libraries round in their own ways differ by
+_SAMPLES = 3  # chosen: a fault of preprocessing is the same in all of them
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    if scene.own is None:
+        return
+    experiment = Experiment(
+        check=_CODE,
+        claim="the deployment's inputs are not the reference's",
+        change="the recorded inputs are compared, and the reference runs on them",
+        measure="worst relative L2 of the reference's outputs against the candidate's, on its own inputs and on the recorded",
+        if_true="the inputs differ, and on the recorded ones the reference gives what the candidate gave",
+        if_false="the inputs are the same",
+        cost_s=0.2,
+    )
+    yield Proposal(experiment=experiment, test=lambda: _test(scene, experiment))
+
+
+def _test(scene: Scene, experiment: Experiment) -> Result:
+    own = scene.own
+    if own is None:
+        raise ValueError("nothing was recorded")
+    indices = (scene.bench.samples if scene.bench else scene.inputs.indices)[:_SAMPLES]
+    samples = {index: scene.inputs.sample(index) for index in indices}
+    named = []
+    for index, sample in samples.items():
+        others = {f"sample {each} ({one.name})": one.arrays for each, one in samples.items() if each != index}
+        picture = None if sample.original is None else read_image(sample.original)
+        named.append(name_difference(sample.arrays, own.read(index), others=others, picture=picture))
+    differing = [place for place, one in enumerate(named) if one.words]
+    if not differing:
+        because = f"on {len(named)} samples the deployment's inputs are the reference's: nothing in front of the model differs"
+        return Result(evidence=_evidence(experiment, "refutes", (0.0, 0.0), because))
+    worst = named[differing[0]]
+    before, after = _errors(scene, list(samples), named)
+    because = _because(before, after, len(named), len(differing))
+    evidence = _evidence(experiment, "supports", (before, after), because)
+    return Result(evidence=evidence, finding=_finding(scene, named, worst, evidence, (before, after)))
+
+
+def _evidence(experiment: Experiment, outcome: Any, errors: tuple[float, float], because: str) -> Evidence:
+    return Evidence(experiment=experiment, outcome=outcome, before=errors[0], after=errors[1], because=because)
+
+
+def _errors(scene: Scene, indices: Sequence[int], named: Sequence[Named]) -> tuple[float, float]:
+    """The worst error of the candidate against the reference on its own inputs, and on the deployment's.
+
+    NaN where no run could tell: the outputs are within, or the model does not take the deployment's inputs.
+    """
+    if scene.bench is None:
+        return float("nan"), float("nan")
+    before, after = 0.0, 0.0
+    for index, one in zip(indices, named, strict=True):
+        candidate = scene.bench.candidate(index)
+        before = max(before, _apart(scene, scene.bench.reference(index), candidate))
+        if one.given is None:
+            after = float("nan")
+            continue
+        try:
+            outputs = scene.bench.outputs(one.given)
+        except ParityError:
+            after = float("nan")
+            continue
+        after = max(after, _apart(scene, outputs, candidate)) if np.isfinite(after) else after
+    return before, after
+
+
+def _apart(scene: Scene, outputs: Mapping[str, np.ndarray], candidate: Mapping[str, np.ndarray]) -> float:
+    from parityscope.checks._reproducing import apart
+
+    candidate = aligner(scene.policy.matched if scene.policy else ())(outputs, candidate)
+    return max((apart(outputs[name], candidate[name]) for name in outputs if name in candidate), default=float("inf"))
+
+
+def _because(before: float, after: float, samples: int, differing: int) -> str:
+    counted = f"the inputs of {differing} of {samples} samples differ"
+    if not np.isfinite(before):
+        return f"{counted}; given the same inputs, the outputs of both sides agree: what differs lies in front of the model"
+    if np.isnan(after):
+        return f"{counted}; the reference's model does not take the deployment's inputs as they are"
+    return (
+        f"{counted}; on the deployment's inputs the reference reproduces the candidate to {number(after)} (relative L2), "
+        f"on its own to {number(before)}"
+    )
+
+
+def _finding(
+    scene: Scene, named: Sequence[Named], worst: Named, evidence: Evidence, errors: tuple[float, float]
+) -> Finding:
+    before, after = errors
+    share = max(0.0, 1.0 - (after / before) ** 2) if before > 0 and np.isfinite(after) else None
+    words = f"the deployment {worst.words}"
+    other = [one.words for one in named if one.words not in {"", worst.words}]
+    also = f" In other samples it {'; '.join(dict.fromkeys(other))}." if other else ""
+    rest = f" That leaves {percent(worst.left)} of the variance of its input." if _ROUNDING < worst.left < 1.0 else ""
+    index = (scene.bench.samples if scene.bench else scene.inputs.indices)[0]
+    details: dict[str, Any] = {
+        "words": words,
+        "steps": [step.key for step in worst.steps],
+        "parameter": worst.words,
+        "left": worst.left,
+        **({} if worst.given is None else affine_details(worst.given, scene.inputs.sample(index).arrays)),
+    }
+    precision = said_of_precision(scene.outputs) if share is not None and share > 0.5 else ""
+    return Finding(
+        code=_CODE,
+        title=_TITLE,
+        role="cause" if share is not None else "contributing",
+        claim=f"The recorded inputs say that {words}: {evidence.because}.{also}{rest}{precision}",
+        confidence=1.0 - worst.left / 2.0,
+        confidence_from="the inputs were compared; less by half of the part of the variance that the words leave",
+        share=share,
+        evidence=(evidence,),
+        repairs=repairs_of(details, "prepare the deployment's inputs as the reference's are"),
+        details=details,
+    )
+
+
+_CONV = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,3,16,16] x) => (float[1,24] y) {
+  a = Conv<pads = [1, 1, 1, 1], strides = [2, 2]>(x, w, b)
+  r = Relu(a)
+  f = Flatten(r)
+  y = MatMul(f, v)
+}"""
+_RNG = np.random.default_rng(31)
+_CONSTANTS = {
+    "w": _RNG.normal(size=(8, 3, 3, 3)).astype(np.float32),
+    "b": _RNG.normal(size=8).astype(np.float32),
+    "v": (_RNG.normal(size=(512, 24)) / 16.0).astype(np.float32),
+}
+_X = {"x": (_RNG.integers(0, 256, size=(1, 3, 16, 16)) / 255.0).astype(np.float32)}
+
+
+def _in_bytes(samples: Sequence[Mapping[str, np.ndarray]]) -> Sequence[Mapping[str, np.ndarray]]:
+    return [{"x": np.ascontiguousarray(sample["x"][:, ::-1]) * np.float32(255)} for sample in samples]
+
+
+def _same(samples: Sequence[Mapping[str, np.ndarray]]) -> Sequence[Mapping[str, np.ndarray]]:
+    return samples
+
+
+def _doubled(outputs: Sequence[Mapping[str, np.ndarray]]) -> Sequence[Mapping[str, np.ndarray]]:
+    return [{"y": one["y"] * np.float32(2)} for one in outputs]
+
+
+CHECK = Check(
+    code=_CODE,
+    title=_TITLE,
+    propose=_propose,
+    holds=(Example(model=_CONV, inputs=_X, inputs_fault=_in_bytes, records_inputs=True, constants=_CONSTANTS),),
+    holds_not=(
+        # The inputs are the same, and the outputs are wrong: the fault lies behind them.
+        Example(
+            model=_CONV,
+            inputs=_X,
+            inputs_fault=_same,
+            outputs_fault=_doubled,
+            records_inputs=True,
+            constants=_CONSTANTS,
+        ),
+        # Nothing was recorded.
+        Example(model=_CONV, inputs=_X, inputs_fault=_in_bytes, constants=_CONSTANTS),
+    ),
+)

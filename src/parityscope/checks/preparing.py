@@ -1,0 +1,33 @@
+"""Two preprocessings compared without a model: what `parityscope preprocessing` shows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from parityscope.case.formats.folder import survey
+from parityscope.case.formats.images import read_image
+from parityscope.checks._preprocessing.parting import Parting, StageResult, compare_preprocessings
+from parityscope.checks._preprocessing.running import stages_of
+from parityscope.errors import ParityError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["Parting", "StageResult", "compare_files"]
+
+
+def compare_files(reference: str, candidate: str, folder: Path, count: int | None = None) -> Parting:
+    """Both preprocessings (`file.py:function` or `file.toml`) on the first `count` images of a folder.
+
+    Raises:
+        ParityError: the folder holds no images, one cannot be read, or a preprocessing is missing or fails.
+    """
+    if not folder.is_dir():
+        raise ParityError(f"there is no folder {folder}", fix="give the folder of the images")
+    found = survey(folder)
+    if found.kind != "images":
+        raise ParityError(
+            f"{folder.name} holds {found.kind}, not images", where=str(folder), fix="give a folder of images"
+        )
+    pictures = ((path.name, read_image(path)) for path in found.files[:count])
+    return compare_preprocessings(stages_of(reference), stages_of(candidate), pictures)

@@ -1,0 +1,194 @@
+"""The error grows from call to call where outputs are fed back.
+
+What goes wrong: a recurrent network, a denoising loop or a decoder with a cache is called on its own results. What one call
+rounds, the next one amplifies. No layer is wrong, every single call is as good as its arithmetic, and after fifty calls
+nothing is left of the answer.
+
+How it shows: good in the layer-by-layer comparison, good on one call, wrong in use; the longer the sequence the worse.
+
+How we test for it: with `--state OUTPUT=INPUT` both sides are called `--steps` times, each with its own state. Every call is
+taken apart exactly: what it introduces, g(c) - f(c), and what it inherits, f(c) - f(r). The gain is what is inherited
+over the error before the call. The linear regime ends at the first call in which half of the error does not inherit half.
+An honest deployment of the declared arithmetic is called along: an error of more than four times its own is beyond.
+
+What it is confused with: a state that is reset, bound wrongly or fed back a call late: then the first calls are wrong by far
+more than any arithmetic explains. A chaotic network, whose honest deployment parts as fast: that is told, not blamed.
+
+How to repair: keep the state, and the products that update it, in a wider format (sums in FP32 were what mended the public
+case); feed back what the reference would where that is known (teacher forcing); shorten the loop.
+
+Sources: jetson-ai-lab pull request 368 (cosine 0.395 to 0.9956 with FP32 accumulation, ten denoising steps); N. J. Higham,
+Accuracy and Stability of Numerical Algorithms, 2nd edition, chapter 17, on errors of iterations.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks._common import number
+from parityscope.localization.calls import CURVED, HONEST, beyond
+from parityscope.records import Evidence, Experiment, Finding, OfferedRepair, Site
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from parityscope.checks import Scene
+    from parityscope.localization.calls import Growth, Step
+
+__all__ = ["CHECK"]
+
+_CODE = "SEQ001"
+_TITLE = "The error grows from call to call"
+_GROWN = 2.0  # times the first call's error. Chosen: less is what the roundings of a call happen to add up to
+# Of the error at a call that is introduced there, and not inherited: then it is that call's own. Half, as for layers.
+_OWN = 0.5
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    growth = scene.sequence
+    if growth is None or not growth.steps:
+        return
+    experiment = Experiment(
+        check=_CODE,
+        claim="the error grows over repeated calls",
+        change=f"call both sides {len(growth.steps)} times, each with its own state",
+        measure="error of the state behind each call, introduced and inherited",
+        if_true=f"more than {_GROWN:g} times that of the first call, and most of it inherited",
+        if_false="it stays as it is after one call",
+    )
+    yield Proposal(experiment=experiment, test=lambda: _tested(growth, experiment))
+
+
+def _tested(growth: Growth, experiment: Experiment) -> Result:
+    first, last = growth.steps[0], growth.steps[-1]
+    worst = max(growth.steps, key=lambda step: step.error)
+    grown = worst.error > _GROWN * first.error and worst.introduced < _OWN * worst.error
+    because = _words(growth, first, last)
+    outcome = "supports" if grown else "refutes"
+    evidence = Evidence(
+        experiment=experiment,
+        outcome="supports" if grown else "refutes",
+        before=first.error,
+        after=worst.error,
+        because=because,
+    )
+    if outcome == "refutes":
+        return Result(evidence=evidence)
+    return Result(evidence=evidence, finding=_finding(growth, first, worst, evidence))
+
+
+def _words(growth: Growth, first: Step, last: Step) -> str:
+    said = f"the state is off by {number(first.error)} after one call and {number(last.error)} after {last.call}"
+    if growth.factor > 1.0:
+        said += f", {growth.factor:.3g} times as much with each"
+    if growth.leaves is not None:
+        said += f"; from call {growth.leaves} on it is no longer linear (a share of {CURVED:g} is curved)"
+    if not math.isnan(last.expected):
+        said += f"; an honest deployment of the declared arithmetic is off by {number(last.expected)} there"
+    return said
+
+
+def _finding(growth: Growth, first: Step, worst: Step, evidence: Evidence) -> Finding:
+    bad = beyond(growth)
+    share = max(0.0, 1.0 - (first.error / worst.error) ** 2) if math.isfinite(worst.error) else 1.0
+    output = next(iter(growth.states.values()))
+    return Finding(
+        code=_CODE,
+        title=_TITLE,
+        role="information" if bad is None else "cause",
+        claim=(
+            f"{evidence.because[0].upper()}{evidence.because[1:]}."
+            + ("" if bad is None else f" From call {bad.call} on that is more than {HONEST:g} times an honest one's.")
+        ),
+        confidence=share,
+        confidence_from="the share of the last error, in squares, that the first call does not have",
+        site=Site(tensor=output, node="", op_type="", index=-1),
+        share=share,
+        evidence=(evidence,),
+        repairs=(
+            OfferedRepair(
+                repair="widen_state",
+                text="keep the state and the products that update it in a wider format, or shorten the loop",
+            ),
+        ),
+        details={
+            "factor": growth.factor if math.isfinite(growth.factor) else None,
+            "leaves": growth.leaves,
+            "beyond": None if bad is None else bad.call,
+            "errors": [step.error for step in growth.steps],
+        },
+    )
+
+
+# h' = 1.3 h + x w: every call amplifies what is there by 1.3.
+_GROWS = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,16] x, float[1,16] h) => (float[1,16] next) {
+  p = MatMul(x, w)
+  q = Mul(h, gain)
+  next = Add(p, q)
+}"""
+# h' = tanh(0.5 h + x w): every call forgets half.
+_FORGETS = _GROWS.replace("next = Add(p, q)", "s = Add(p, q)\n  next = Tanh(s)")
+_RNG = np.random.default_rng(70)
+_XH = {name: _RNG.normal(size=(1, 16)).astype(np.float32) for name in ("x", "h")}
+_W = {"w": (_RNG.normal(size=(16, 16)) / 4).astype(np.float32)}
+_STATES = {"h": "next"}
+
+# The logistic map, chaotic: an error doubles with each call until nothing is left.
+_CHAOS = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,16] h) => (float[1,16] next) {
+  a = Mul(h, four)
+  b = Mul(a, h)
+  next = Sub(a, b)
+}"""
+_FOUR = {"four": np.array([4.0], np.float32)}
+_START = {"h": _RNG.uniform(0.2, 0.8, size=(1, 16)).astype(np.float32)}
+
+CHECK = Check(
+    code=_CODE,
+    title=_TITLE,
+    propose=_propose,
+    holds=(
+        Example(
+            model=_CHAOS,
+            inputs=_START,
+            constants=_FOUR,
+            candidate="sim:bf16",
+            states=_STATES,
+            steps=12,
+            site="next",
+        ),
+        Example(
+            model=_CHAOS,
+            inputs=_START,
+            constants=_FOUR,
+            candidate="sim:f16",
+            declared="f32",
+            states=_STATES,
+            steps=12,
+            site="next",
+        ),
+    ),
+    holds_not=(
+        Example(
+            model=_FORGETS,
+            inputs=_XH,
+            constants={**_W, "gain": np.array([0.5], np.float32)},
+            candidate="sim:bf16",
+            states=_STATES,
+            steps=12,
+        ),
+        Example(model=_CHAOS, inputs=_START, constants=_FOUR, candidate="sim:bf16"),
+        # Equal to the last bit is equal after any number of calls.
+        Example(
+            model=_GROWS,
+            inputs=_XH,
+            constants={**_W, "gain": np.array([1.3], np.float32)},
+            candidate="ort?optimization=disabled",
+            states=_STATES,
+            steps=12,
+        ),
+    ),
+)

@@ -1,0 +1,165 @@
+"""The candidate gives the same rows in another order.
+
+What goes wrong: nothing but the comparison. Outputs that come out of TopK or non-maximum suppression have rows in the order of
+scores; where two scores are nearly equal, a rounding error exchanges two rows, and every element of them then differs.
+
+How it shows: errors of the size of the outputs in some rows, none in others; task metrics do not change.
+
+How we test for it: the rows of all outputs that share them are paired, those nearest to each other (`comparison.rows`). The claim
+holds if that takes most of the error away, and each row of the candidate is used once. Outputs whose order cannot have come
+from a sort (nothing of the graph before them is a TopK or a NonMaxSuppression) are not asked.
+
+What it is confused with: real errors that lie in few rows. Pairing cannot make those small: each row has to go somewhere.
+
+How to repair: compare with `--match OUTPUT,OUTPUT`, so that what remains is judged.
+
+Sources: H. W. Kuhn, The Hungarian Method for the Assignment Problem, 1955; RT-DETR's queries come out of a TopK.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks._common import number
+from parityscope.checks._reproducing import apart
+from parityscope.comparison.rows import match_rows, matched, row_axis
+from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import onnx_ir as ir
+
+    from parityscope.checks import Bench, Scene
+
+    Arrays = Mapping[str, np.ndarray]
+
+__all__ = ["CHECK"]
+
+_CODE = "DAT010"
+_TITLE = "The rows stand in another order"
+
+_SORTS = {"TopK", "NonMaxSuppression"}
+_FALL = 2.0  # chosen: pairing has to take three quarters of the error (in squares) away
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    bench = scene.bench
+    if bench is None or (scene.policy is not None and scene.policy.matched) or not bench.samples:
+        return
+    for names in _groups(scene):
+        experiment = Experiment(
+            check=_CODE,
+            claim=f"the rows of {', '.join(names)} stand in another order",
+            change="the candidate's rows are paired with the reference's, the nearest first, all outputs together",
+            measure="worst relative L2 of these outputs over the samples",
+            if_true=f"it falls by a factor of {_FALL:g} or more",
+            if_false="pairing changes little",
+            cost_s=0.5,
+        )
+        yield Proposal(experiment=experiment, test=functools.partial(_test, bench, names, experiment))
+
+
+def _groups(scene: Scene) -> list[tuple[str, ...]]:
+    """Outputs beyond behind a sort, by the number of their rows."""
+    sorted_ = _behind_sorts(scene.graph)
+    groups: dict[tuple[int, ...], list[str]] = {}
+    for pair in scene.outputs:
+        axis = row_axis([pair.shape])
+        if pair.site.tensor in sorted_ and axis is not None and pair.shape[axis] > 1:
+            groups.setdefault(pair.shape[: axis + 1], []).append(pair.site.tensor)
+    beyond = {pair.site.tensor for pair in scene.outputs if pair.verdict == "beyond"}
+    return [tuple(names) for names in groups.values() if beyond & set(names)]
+
+
+def _behind_sorts(model: ir.Model) -> set[str]:
+    """The values that a sort of the main graph reaches."""
+    reached: set[str] = set()
+    for node in model.graph:
+        given = {str(value.name) for value in node.inputs if value is not None}
+        if node.op_type in _SORTS or given & reached:
+            reached |= {str(value.name) for value in node.outputs}
+    return reached
+
+
+def _test(bench: Bench, names: Sequence[str], experiment: Experiment) -> Result:
+    before, after, moved, rows = 0.0, 0.0, 0, 0
+    for index in bench.samples:
+        reference, candidate = bench.reference(index), bench.candidate(index)
+        both = [name for name in names if name in reference and name in candidate]
+        if any(np.shape(reference[name]) != np.shape(candidate[name]) for name in both) or not both:
+            continue
+        paired = matched(both, reference, candidate)
+        orders = match_rows([reference[name] for name in both], [candidate[name] for name in both]) or []
+        moved += sum(int((order != np.arange(len(order))).sum()) for order in orders)
+        rows += sum(map(len, orders))
+        before = max(before, *(apart(reference[name], candidate[name]) for name in both))
+        after = max(after, *(apart(reference[name], paired[name]) for name in both))
+    told = f"{moved:,} of {rows:,} rows moved; by position the error is {number(before)}, row by row {number(after)}"
+    holds = rows > 0 and moved > 0 and np.isfinite(after) and after * _FALL <= before
+    evidence = Evidence(
+        experiment=experiment, outcome="supports" if holds else "refutes", before=before, after=after, because=told
+    )
+    return Result(evidence=evidence, finding=_finding(names, evidence, moved) if holds else None)
+
+
+def _finding(names: Sequence[str], evidence: Evidence, moved: int) -> Finding:
+    option = ",".join(names)
+    return Finding(
+        code=_CODE,
+        title=_TITLE,
+        role="cause",
+        claim=f"The rows of {', '.join(names)} come out of a sort, and the candidate gives them in another order: "
+        f"{evidence.because}. What is left has to be judged after pairing.",
+        confidence=1.0 - min(1.0, evidence.after / evidence.before) ** 2,
+        confidence_from="the part of the squared error that pairing takes away",
+        share=1.0 - min(1.0, evidence.after / evidence.before) ** 2,
+        evidence=(evidence,),
+        repairs=(OfferedRepair(repair="match_rows", text="compare row by row", command=f"--match {option}"),),
+        details={"outputs": list(names), "moved": moved, "before": evidence.before, "after": evidence.after},
+    )
+
+
+_TOP = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,32] x) => (float[1,8] scores, float[1,8,4] boxes) {
+  k = Constant<value = int64[1] {8}>()
+  scores, places = TopK(x, k)
+  flat = Squeeze(places)
+  chosen = Gather(table, flat)
+  one = Constant<value = int64[1] {0}>()
+  boxes = Unsqueeze(chosen, one)
+}"""
+_RNG = np.random.default_rng(41)
+_CONSTANTS = {"table": _RNG.normal(size=(32, 4)).astype(np.float32)}
+# Scores in pairs that nearly tie: any two of a pair may come first.
+_X = {"x": np.repeat(np.linspace(2.0, 1.0, 16), 2)[None].astype(np.float32) + np.float32(1e-4)}
+_PAIRS = [1, 0, 3, 2, 5, 4, 7, 6]
+
+
+def _exchanged(outputs: Sequence[Arrays]) -> Sequence[Arrays]:
+    return [{"scores": one["scores"][:, _PAIRS], "boxes": one["boxes"][:, _PAIRS]} for one in outputs]
+
+
+def _wrong(outputs: Sequence[Arrays]) -> Sequence[Arrays]:
+    noise = np.random.default_rng(42).normal(size=(1, 8, 4)).astype(np.float32)
+    return [{"scores": one["scores"], "boxes": one["boxes"] + noise} for one in outputs]
+
+
+CHECK = Check(
+    code=_CODE,
+    title=_TITLE,
+    propose=_propose,
+    holds=(Example(model=_TOP, inputs=_X, outputs_fault=_exchanged, constants=_CONSTANTS),),
+    holds_not=(
+        Example(model=_TOP, inputs=_X, outputs_fault=_wrong, constants=_CONSTANTS),
+        # Rows that no sort has made have an order of their own.
+        Example(
+            model="""<ir_version: 8, opset_import: ["" : 17]> g (float[1,8,4] x) => (float[1,8,4] y) { y = Mul(x, x) }""",
+            inputs={"x": _RNG.normal(size=(1, 8, 4)).astype(np.float32)},
+            outputs_fault=lambda outputs: [{"y": one["y"][:, _PAIRS]} for one in outputs],
+        ),
+    ),
+)

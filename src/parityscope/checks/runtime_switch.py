@@ -1,0 +1,139 @@
+"""A switch of the runtime makes the error: with it thrown, the candidate is right.
+
+What goes wrong: a default that nobody chose. TF32 is on for products, a variable overrides it, a precision hint lets the runtime
+compute in halves, threads split a sum whose parts do not fit the format.
+
+How it shows: an error that is there on one machine and not on another, with the same model.
+
+How we test for it: the candidate is run again with one switch changed and nothing else: `tf32=off`, one thread, the precision
+hint of FP32, and, for a program, NVIDIA_TF32_OVERRIDE=0 in its environment. If what is left of the error is what the
+declared arithmetic explains, on every sample looked at, the switch is the cause. This is the run that ENV001 asks for.
+
+What it is confused with: a bug in a kernel that the switch happens to avoid; the optimizer, which is told apart by the
+checks of the family FUS.
+
+How to repair: set the switch in the deployment, or declare the arithmetic that it stands for.
+
+Sources: NVIDIA/TensorRT issues 3180 and 4492, ONNX Runtime issues 19288 and 21457 (TF32); ONNX Runtime's documentation of
+`use_tf32`; OpenVINO's of `INFERENCE_PRECISION_HINT`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks._common import number
+from parityscope.checks._reproducing import RUN_S, Misfit, misfit, refuted, supported
+from parityscope.errors import ParityError
+from parityscope.records import Experiment, Finding, OfferedRepair
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from parityscope.checks import Bench, Scene
+    from parityscope.records import Evidence
+
+    Run = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
+
+__all__ = ["CHECK"]
+
+_CODE = "ENV002"
+_TITLE = "A switch of the runtime makes the error"
+_OPTIMIZER = "optimization="
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    bench = scene.bench
+    if bench is None:
+        return
+    for target, run in bench.switched.items():
+        # Only the switch is looked at here: what an optimizer does is a matter of its own.
+        if _OPTIMIZER not in target or _OPTIMIZER in _options_of(scene):
+            yield _proposal(scene, bench, target, run)
+
+
+def _options_of(scene: Scene) -> str:
+    return "&".join(f"{key}={value}" for key, value in scene.candidate.options)
+
+
+def _proposal(scene: Scene, bench: Bench, target: str, run: Run) -> Proposal:
+    experiment = Experiment(
+        check=_CODE,
+        claim=f"the candidate is right as {target}",
+        change=f"run the candidate as {target}",
+        measure="worst relative L2 error of the outputs",
+        if_true="it falls to what the declared arithmetic explains",
+        if_false="it stays far above",
+        cost_s=RUN_S * 10,
+    )
+    return Proposal(experiment=experiment, test=lambda: _tested(scene, bench, target, run, experiment))
+
+
+def _tested(scene: Scene, bench: Bench, target: str, run: Run, experiment: Experiment) -> Result:
+    before = after = Misfit(error=0.0, over=0.0)
+    for index in bench.samples:
+        try:
+            found = run(bench.inputs(index))
+        except ParityError as error:
+            return refuted(experiment, None, f"it cannot be run: {error.problem}")
+        reference = bench.reference(index)
+        before = max(before, misfit(scene, reference, bench.candidate(index)), key=lambda one: one.over)
+        after = max(after, misfit(scene, reference, found), key=lambda one: one.over)
+    because = f"the error goes from {number(before.error)} to {number(after.error)}"
+    if not after.explains(before):
+        return refuted(experiment, before, because, after=after.error)
+    evidence = supported(experiment, before, after, because)
+    return Result(evidence=evidence, finding=_finding(target, after.share(before), evidence))
+
+
+def _finding(target: str, share: float, evidence: Evidence) -> Finding:
+    return Finding(
+        code=_CODE,
+        title=_TITLE,
+        role="cause",
+        claim=f"Run as {target}, the candidate is right: {evidence.because}.",
+        confidence=share,
+        confidence_from="the share of the error, in squares, that is gone with one switch thrown",
+        share=share,
+        evidence=(evidence,),
+        repairs=(
+            OfferedRepair(
+                repair="throw_switch",
+                text="set the switch in the deployment, or declare what it stands for",
+                command=target if "?" not in target and ":" not in target else f"--candidate '{target}'",
+            ),
+        ),
+        details={"switch": target},
+    )
+
+
+_MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[4,64] x) => (float[4,64] y) {
+  a = MatMul(x, w)
+  b = Relu(a)
+  y = MatMul(b, w)
+}"""
+_RNG = np.random.default_rng(69)
+_W = {"w": _RNG.normal(size=(64, 64)).astype(np.float32)}
+_X = {"x": _RNG.normal(size=(4, 64)).astype(np.float32)}
+
+CHECK = Check(
+    code=_CODE,
+    title=_TITLE,
+    propose=_propose,
+    # The hint of bfloat16, where FP32 is declared.
+    holds=(Example(model=_MODEL, inputs=_X, constants=_W, candidate="openvino:bf16", declared="f32"),),
+    holds_not=(
+        Example(model=_MODEL, inputs=_X, constants=_W, candidate="sim:bf16", declared="f32"),
+        Example(
+            model=_MODEL,
+            candidate_model=_MODEL.replace("Relu", "Tanh"),
+            inputs=_X,
+            constants=_W,
+            candidate="ort?optimization=disabled",
+        ),
+        Example(model=_MODEL, inputs=_X, constants=_W, candidate="openvino:f32"),
+    ),
+)

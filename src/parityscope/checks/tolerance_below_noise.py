@@ -1,0 +1,190 @@
+"""The budget asks for more than FP32 itself keeps.
+
+What goes wrong: a tolerance is copied from a unit test (1e-5, say) onto a deep network. Two honest FP32 evaluations of it,
+which add in different orders, are further apart than that.
+
+How it shows: the budget fails on every runtime, whatever is repaired.
+
+How we test for it: the FP32 noise floor of the output is predicted and measured on these samples. A candidate whose error lies
+within it and which the budget still refuses has been refused for being FP32. The model is also run in another honest way
+(the optimizer off) and held against the same budget.
+
+What it is confused with: a candidate that is beyond both; then the budget is not what fails it, and nothing is claimed here.
+
+How to repair: leave the budget out, so that the declared arithmetic judges, or raise it above the floor that is told.
+
+Sources: Polygraphy's default of 1e-5 and the threads it leads to (NVIDIA/TensorRT issues 3135, 1565); error models in
+docs/numerics.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.case.policy import budgets_for
+from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks._common import number
+from parityscope.comparison import measure_pair, measurements
+from parityscope.comparison.tolerance import count_outside
+from parityscope.errors import ParityError
+from parityscope.prediction import distance, margin_of
+from parityscope.records import Budget, Evidence, Experiment, Finding, OfferedRepair, Tolerance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from parityscope.checks import Bench, Scene
+    from parityscope.records import Pair
+
+__all__ = ["CHECK"]
+
+_CODE = "DAT006"
+_TITLE = "The budget asks for more than FP32 keeps"
+_LOWER = (
+    "rel_l2",
+    "max_abs",
+    "mean_abs",
+    "ulp_max",
+)  # metrics of which less is better, measured again on the other run
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    # The floor of a model that is half precision by its own types is that precision's: DAT009 tells of it.
+    if scene.policy is None or (scene.bench is not None and "sim" in scene.bench.peers):
+        return
+    for pair in scene.outputs:
+        floor = pair.expected.get("f32")
+        if pair.verdict != "beyond" or floor is None or pair.nonfinite_candidate or pair.nonfinite_reference:
+            continue
+        budgets = [one for one in budgets_for(scene.policy, pair.site.tensor) if one.metric in pair.measurements]
+        if budgets:
+            yield _proposal(scene, pair, budgets, floor)
+
+
+def _proposal(scene: Scene, pair: Pair, budgets: list[Budget], floor: float) -> Proposal:
+    experiment = Experiment(
+        check=_CODE,
+        claim=f"the budget of output {pair.site.tensor} is below the FP32 noise floor",
+        change="run the model in another honest FP32 way: the optimizer off",
+        measure="the candidate's error against the noise floor, and the budget against the other run",
+        if_true="the error lies within the floor",
+        if_false="the error lies above it",
+    )
+    return Proposal(experiment=experiment, test=lambda: _tested(scene, pair, budgets, floor, experiment))
+
+
+def _tested(scene: Scene, pair: Pair, budgets: list[Budget], floor: float, experiment: Experiment) -> Result:
+    measured = pair.value("rel_l2")
+    limit = floor * margin_of("f32")
+    if not measured <= limit:
+        because = f"the error is {number(measured)} and FP32 noise explains {number(limit)}: the budget is not alone"
+        evidence = Evidence(experiment=experiment, outcome="refutes", before=measured, after=limit, because=because)
+        return Result(evidence=evidence)
+    said = ", ".join(_words(one) for one in budgets)
+    because = (
+        f"{said} is asked for; the error is {number(measured)} (relative L2), and FP32 noise explains {number(limit)}"
+    )
+    other = _another(scene.bench, pair.site.tensor, budgets)
+    if other:
+        because += f"; {other} fails the same budget"
+    evidence = Evidence(experiment=experiment, outcome="supports", before=measured, after=limit, because=because)
+    finding = Finding(
+        code=_CODE,
+        title=_TITLE,
+        role="cause",
+        claim=f"Output {pair.site.tensor} is refused for being FP32: {because}.",
+        confidence=1.0 if other else 0.9,
+        confidence_from="another honest run fails too" if other else "the predicted floor; another run was within",
+        site=pair.site,
+        share=1.0,
+        evidence=(evidence,),
+        repairs=(
+            OfferedRepair(
+                repair="raise_budget",
+                text="leave the budget out, so that the declared arithmetic judges, or raise it above the floor",
+                command=f"--budget {pair.site.tensor}:rel_l2={limit:.2g}",
+            ),
+        ),
+        details={"floor": floor, "measured": measured, "budgets": [one.metric for one in budgets]},
+    )
+    return Result(evidence=evidence, finding=finding)
+
+
+def _words(budget: Budget) -> str:
+    if budget.tolerance is not None:
+        return f"atol {budget.tolerance.atol:g} and rtol {budget.tolerance.rtol:g} in every element"
+    return f"{budget.metric} {budget.limit:g}"
+
+
+def _another(bench: Bench | None, output: str, budgets: list[Budget]) -> str:
+    """The honest run of the reference's model that breaks one of the budgets; "" if none does."""
+    if bench is None:
+        return ""
+    for target, run in bench.peers.items():
+        if not target.startswith("ort"):
+            continue
+        for index in bench.samples:
+            try:
+                found = run(bench.inputs(index)).get(output)
+            except ParityError:
+                break
+            reference = bench.reference(index).get(output)
+            if found is not None and reference is not None and _breaks(reference, found, budgets):
+                return target
+    return ""
+
+
+def _breaks(reference: np.ndarray, other: np.ndarray, budgets: list[Budget]) -> bool:
+    if reference.shape != other.shape:
+        return False
+    statistics = measure_pair(reference, other, channel_axis=None)
+    if distance(statistics) == 0.0:
+        return False
+    found = measurements(statistics)
+    for budget in budgets:
+        if budget.tolerance is not None:
+            broken = count_outside(reference, other, budget.tolerance).count > 0
+        else:
+            known = budget.metric in _LOWER and budget.metric in found
+            broken = known and found[budget.metric].value > budget.limit
+        if broken:
+            return True
+    return False
+
+
+# A hundred thousand terms of one sign: FP32 sums of them in two orders agree to a few 1e-7.
+_MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[2,4096] x) => (float[2,16] y) {
+  a = MatMul(x, w)
+  y = Mul(a, a)
+}"""
+_RNG = np.random.default_rng(63)
+_W = {"w": _RNG.random((4096, 16)).astype(np.float32)}
+_X = {"x": _RNG.random((2, 4096)).astype(np.float32)}
+_TIGHT = (Budget(output="", metric="rel_l2", limit=1e-9, reason="an example"),)
+_EQUAL = (
+    Budget(output="", metric="outside", limit=0, reason="an example", tolerance=Tolerance(atol=1e-12, rtol=1e-12)),
+)
+
+CHECK = Check(
+    code=_CODE,
+    title=_TITLE,
+    propose=_propose,
+    holds=(
+        Example(model=_MODEL, inputs=_X, constants=_W, candidate="openvino:f32", budgets=_TIGHT, site="y"),
+        Example(model=_MODEL, inputs=_X, constants=_W, candidate="openvino:f32", budgets=_EQUAL, site="y"),
+    ),
+    holds_not=(
+        # Beyond the floor too, or a budget that FP32 keeps, or none.
+        Example(model=_MODEL, inputs=_X, constants=_W, candidate="sim:bf16", budgets=_TIGHT),
+        Example(
+            model=_MODEL,
+            inputs=_X,
+            constants=_W,
+            candidate="openvino:f32",
+            budgets=(Budget(output="", metric="rel_l2", limit=1e-3, reason="an example"),),
+        ),
+        Example(model=_MODEL, inputs=_X, constants=_W, candidate="openvino:f32"),
+    ),
+)

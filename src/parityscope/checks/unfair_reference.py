@@ -1,0 +1,214 @@
+"""The reference is wrong, or computes something else than the model says.
+
+What goes wrong: the reference is an engine too. ONNX Runtime's CPU provider computes float16 operators in float32; its optimizer
+has had bugs; a recorded reference may be of another model, or of another version of this one.
+
+How it shows: an error of the size of FP16 rounding in an honest FP16 deployment; a candidate that agrees with everything but the
+reference.
+
+How we test for it: the model is run in other ways that ought to agree with the reference: in ONNX Runtime with its optimizer
+off, in place of a recording, and, where its own types are half precision, simulated as it is typed. Two references must
+agree within the FP32 noise floor. Where they do not and the candidate agrees with the other one, the reference is the cause;
+where rounding that the reference leaves out is as large as the candidate's error, that is.
+
+What it is confused with: a candidate in a lower precision than it declares (ACC001): there the references agree.
+
+How to repair: take the reference that agrees, for example `--reference ort?optimization=disabled`; for a half-precision model
+judge against its FP32 original (`parityscope evaluate`), or declare the precision.
+
+Sources: NVIDIA/TensorRT issues 4355 and 4361; ONNX Runtime issues 14500 (a fused convolution on the CPU), 10636, 20986;
+measured: its CPU provider removes the roundings of float16 graphs at every optimization level.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks._common import number
+from parityscope.checks._reproducing import RUN_S, apart, limit_of
+from parityscope.errors import ParityError
+from parityscope.prediction import FLOAT32_ROUNDING, margin_of
+from parityscope.records import Budget, Evidence, Experiment, Finding, OfferedRepair
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from parityscope.checks import Bench, Scene
+    from parityscope.records import Pair
+
+    Samples = Sequence[Mapping[str, np.ndarray]]
+
+__all__ = ["CHECK"]
+
+_CODE = "DAT009"
+_TITLE = "The reference is wrong, or computes something else than the model says"
+# The candidate agrees with the other reference if that leaves a tenth of the error, as elsewhere (99 % in squares).
+_FALL = 10.0
+# What the reference leaves out explains the error if it is at least half as large: both are rounding of one format, and their
+# sizes lie within a factor of two (the margin of the grades).
+_AS_LARGE = 0.5
+_TYPED = "sim"
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    bench = scene.bench
+    if bench is None:
+        return
+    beyond = [pair for pair in scene.outputs if pair.verdict == "beyond"]
+    if not beyond:
+        return
+    if bench.given is not None:
+        yield _proposal(scene, bench, beyond, "the model itself in ONNX Runtime", bench.outputs)
+        return
+    for target, run in bench.peers.items():
+        yield _proposal(scene, bench, beyond, target, run)
+
+
+def _proposal(
+    scene: Scene,
+    bench: Bench,
+    pairs: list[Pair],
+    peer: str,
+    run: Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]],
+) -> Proposal:
+    experiment = Experiment(
+        check=_CODE,
+        claim=f"the reference is wrong: {peer} says something else",
+        change=f"run {peer} as a second reference",
+        measure="relative L2 distances between the two references, and of the candidate to each",
+        if_true="the references differ by more than FP32 noise, and the candidate agrees with the other",
+        if_false="the references agree",
+        cost_s=RUN_S * len(bench.samples),
+    )
+
+    def test() -> Result:
+        seen = [_seen(scene, bench, pair.site.tensor, run) for pair in pairs]
+        worst = max(seen, key=lambda one: one[0] / one[3])
+        return _judged(scene, pairs[seen.index(worst)], peer, worst, experiment)
+
+    return Proposal(experiment=experiment, test=test)
+
+
+def _seen(
+    scene: Scene,
+    bench: Bench,
+    output: str,
+    run: Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]],
+) -> tuple[float, float, float, float]:
+    """Distances reference-other, candidate-other, candidate-reference, and the noise that both references may have."""
+    expected = next((pair.expected for pair in scene.outputs if pair.site.tensor == output), {})
+    noise = margin_of("f32") * max(expected.get("f32", 0.0), FLOAT32_ROUNDING)
+    worst = (0.0, 0.0, 0.0, noise)
+    for index in bench.samples:
+        try:
+            other = run(bench.inputs(index)).get(output)
+        except ParityError:
+            continue
+        ours = (bench.given or bench.reference)(index).get(output)
+        theirs = bench.candidate(index).get(output)
+        if other is None or ours is None or theirs is None or not (other.shape == ours.shape == theirs.shape):
+            continue
+        found = (apart(ours, other), apart(other, theirs), apart(ours, theirs), noise)
+        worst = max(worst, found, key=lambda one: one[0])
+    return worst
+
+
+def _judged(
+    scene: Scene, pair: Pair, peer: str, seen: tuple[float, float, float, float], experiment: Experiment
+) -> Result:
+    between, to_other, error, noise = seen
+    output = pair.site.tensor
+    # The noise floor of a half-precision model has its roundings in it: of those the size alone is asked.
+    left_out = peer == _TYPED and _AS_LARGE * error <= between <= error / _AS_LARGE
+    if between <= noise and not left_out:
+        because = f"the references are {number(between)} apart, and FP32 noise explains {number(noise)}"
+        evidence = Evidence(experiment=experiment, outcome="refutes", before=error, after=between, because=because)
+        return Result(evidence=evidence)
+    agrees = to_other <= limit_of(scene, output) and to_other * _FALL <= error
+    said = f"the two references are {number(between)} apart"
+    said += "" if left_out else f" where FP32 noise explains {number(noise)}"
+    if left_out:
+        because = (
+            f"{said}: rounding of the model's own types, which the reference leaves out; the error is {number(error)}"
+        )
+    else:
+        because = f"{said}; the candidate is {number(to_other)} from {peer} and {number(error)} from the reference"
+    share = 1.0 if left_out or math.isinf(error) else max(0.0, 1.0 - (to_other / error) ** 2) if error else 0.0
+    evidence = Evidence(experiment=experiment, outcome="supports", before=error, after=to_other, because=because)
+    finding = Finding(
+        code=_CODE,
+        title=_TITLE,
+        role="cause" if agrees or left_out else "contributing",
+        claim=f"Output {output}: {because}.",
+        confidence=min(between, error) / max(between, error) if left_out else (share if agrees else 0.5),
+        confidence_from="the smaller over the larger of what the reference leaves out and the error"
+        if left_out
+        else "the share of the error, in squares, that is gone against the other reference",
+        site=pair.site,
+        share=share if agrees or left_out else None,
+        evidence=(evidence,),
+        repairs=(
+            OfferedRepair(
+                repair="other_reference",
+                text="declare the model's own precision, or judge against its FP32 original"
+                if left_out
+                else f"take the reference that agrees: {peer}",
+                command="--declared f16"
+                if left_out
+                else (f"--reference {peer}" if " " not in peer else "--reference ort"),
+            ),
+        ),
+        details={"peer": peer, "between": between, "to_peer": to_other, "error": error},
+    )
+    return Result(evidence=evidence, finding=finding)
+
+
+_MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,64] x) => (float[N,64] y) {
+  a = MatMul(x, w)
+  y = Tanh(a)
+}"""
+_HALF = """<ir_version: 8, opset_import: ["" : 17]> g (float[2,64] x) => (float[2,64] y) {
+  h = Cast<to = 10>(x)
+  a = MatMul(h, w)
+  b = Tanh(a)
+  c = MatMul(b, w)
+  y = Cast<to = 1>(c)
+}"""
+_RNG = np.random.default_rng(65)
+_W = {"w": (_RNG.normal(size=(64, 64)) / 8).astype(np.float32)}
+_W16 = {"w": _W["w"].astype(np.float16)}
+_X = {"x": _RNG.normal(size=(2, 64)).astype(np.float32)}
+_BUDGET = (Budget(output="", metric="rel_l2", limit=1e-5, reason="an example"),)
+
+
+def _older(samples: Samples) -> Samples:
+    """A recording of an older version of the model, which had another scale."""
+    return [{"y": each["y"] * np.float32(0.9)} for each in samples]
+
+
+CHECK = Check(
+    code=_CODE,
+    title=_TITLE,
+    propose=_propose,
+    holds=(
+        Example(
+            model=_MODEL,
+            inputs=_X,
+            constants=_W,
+            candidate="ort?optimization=disabled",
+            reference_fault=_older,
+            site="y",
+        ),
+        Example(model=_HALF, inputs=_X, constants=_W16, candidate="sim", budgets=_BUDGET, site="y"),
+    ),
+    holds_not=(
+        # The candidate is wrong and the references agree; the candidate is coarse and the references agree.
+        Example(model=_MODEL, inputs=_X, constants=_W, outputs_fault=_older),
+        Example(model=_MODEL, inputs=_X, constants=_W, candidate="sim:bf16", declared="f32"),
+        Example(model=_HALF, inputs=_X, constants=_W16, candidate="sim", declared="f16"),
+    ),
+)

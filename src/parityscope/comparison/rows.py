@@ -1,0 +1,209 @@
+"""Rows of order-free outputs (what TopK and non-maximum suppression give) paired before they are compared.
+
+Outputs that belong together (logits and boxes, say) share their rows: row i of one is the same object as row i of the
+other. The rows of the candidate are put into the order in which they are, all outputs together, nearest to the
+reference's: the assignment with the least sum of
+
+    sum over outputs of  mean over elements of ((reference - candidate) / deviation of the reference's output)^2
+
+found exactly (Kuhn 1955, Munkres 1957, in the form with shortest augmenting paths: Jonker and Volgenant 1987). Every row is
+used once, so that an object that the candidate lacks stays an error. Matching can only lower an error: what is left is a
+lower bound of what differs. For integers and booleans an element counts 0 or 1. Elements that are not finite must be the
+same on both sides; each that is not counts as far as any two can be.
+
+Where the rows lie: on axis 1 behind a batch if all outputs have rank 2 or more, share their first two sizes, and one has
+rank 3 or more, or the batch is 1; else on axis 0.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.errors import ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Align", "Arrays", "Orders", "aligner", "apply_orders", "as_given", "match_rows", "matched", "row_axis"]
+
+Arrays = Mapping[str, np.ndarray]
+# (what is expected, what was found) -> what was found, its rows put beside those expected.
+Align = Callable[[Arrays, Arrays], Arrays]
+# Which row of the candidate is row i of the reference, one order a batch index.
+Orders = list[np.ndarray]
+
+_SAME_NAMES: Mapping[str, str] = MappingProxyType({})
+
+# Squared distance of two elements of which one is not finite: of values ten thousand deviations apart. Chosen.
+_NEVER = 1e8
+
+
+def row_axis(shapes: Sequence[tuple[int, ...]]) -> int | None:
+    """The axis of the rows that outputs of these shapes share; None where they share none."""
+    if not shapes or any(not shape for shape in shapes):
+        return None
+    behind = all(len(shape) > 1 for shape in shapes) and len({shape[:2] for shape in shapes}) == 1
+    if behind and (any(len(shape) > 2 for shape in shapes) or shapes[0][0] == 1):
+        return 1
+    return 0 if len({shape[0] for shape in shapes}) == 1 else None
+
+
+def as_given(expected: Arrays, found: Arrays) -> Arrays:
+    """The alignment of outputs whose rows stand where they belong: `found`."""
+    del expected
+    return found
+
+
+def aligner(names: Sequence[str], called: Mapping[str, str] = _SAME_NAMES) -> Align:
+    """The alignment that matches the rows of `names`; `called` maps their names to those on the other side."""
+    if not names:
+        return as_given
+    return lambda expected, found: matched(names, expected, found, called)
+
+
+def matched(
+    names: Sequence[str], reference: Arrays, candidate: Arrays, called: Mapping[str, str] = _SAME_NAMES
+) -> dict[str, np.ndarray]:
+    """`candidate` with the rows of the outputs `names` in the reference's order; the others as they are.
+
+    Outputs that either side lacks, or has in another shape, do not take part: comparing them says what is wrong.
+    `called` gives the candidate's names where they are not the reference's.
+
+    Raises:
+        ParityError: outputs that both sides have share no axis of rows.
+    """
+    pairs = [(name, called.get(name, name)) for name in names]
+    pairs = [(name, other) for name, other in pairs if name in reference and other in candidate]
+    both = [(name, other) for name, other in pairs if np.shape(reference[name]) == np.shape(candidate[other])]
+    if not both:
+        return dict(candidate)
+    orders = match_rows([reference[name] for name, _ in both], [candidate[other] for _, other in both])
+    if orders is None:
+        told = ", ".join(f"{name} {list(np.shape(reference[name]))}" for name, _ in both)
+        raise ParityError(
+            f"the outputs to match share no rows: {told}",
+            fix="match outputs with the same number of rows: --match boxes,logits",
+        )
+    axis = row_axis([np.shape(reference[name]) for name, _ in both]) or 0
+    return {**candidate, **{other: apply_orders(np.asarray(candidate[other]), orders, axis) for _, other in both}}
+
+
+def match_rows(reference: Sequence[np.ndarray], candidate: Sequence[np.ndarray]) -> Orders | None:
+    """The order of the candidate's rows, for each batch index; None where the arrays share no rows.
+
+    The arrays are pairwise of one shape, and all share one axis of rows.
+    """
+    axis = row_axis([array.shape for array in reference])
+    if axis is None:
+        return None
+    batch = reference[0].shape[0] if axis else 1
+    costs = [np.zeros((reference[0].shape[axis],) * 2) for _ in range(batch)]
+    for mine, its in zip(reference, candidate, strict=True):
+        scale = _deviation(mine)
+        costs = [
+            cost + _distances(_rows(mine, axis, index), _rows(its, axis, index), scale)
+            for index, cost in enumerate(costs)
+        ]
+    assign = _compiled()
+    return [assign(cost) for cost in costs]
+
+
+def apply_orders(array: np.ndarray, orders: Orders, axis: int) -> np.ndarray:
+    """The array with its rows in those orders."""
+    if not axis:
+        return array[orders[0]]
+    return np.stack([each[order] for each, order in zip(array, orders, strict=True)])
+
+
+def _rows(array: np.ndarray, axis: int, index: int) -> np.ndarray:
+    """(rows, elements of a row)."""
+    chosen = array[index] if axis else array
+    return np.asarray(chosen).reshape(chosen.shape[0], -1)
+
+
+def _deviation(array: np.ndarray) -> float:
+    """What distances of an output are measured in: 1 for what is not floating point, or is constant."""
+    if array.dtype.kind in "iub" or array.size == 0:
+        return 1.0
+    values = np.asarray(array, np.float64)
+    spread = float(np.std(values[np.isfinite(values)])) if np.isfinite(values).any() else 0.0
+    return spread or 1.0
+
+
+def _distances(mine: np.ndarray, its: np.ndarray, scale: float) -> np.ndarray:
+    """Mean squared distance of every row of `mine` to every row of `its`, float64; an element at a time.
+
+    Not by |a|^2 + |b|^2 - 2ab, whose cancellation would leave 1e-16 of the squared values where rows agree.
+    """
+    total = np.zeros((len(mine), len(its)))
+    exact = mine.dtype.kind in "iub"
+    for left, right in zip(mine.T, its.T, strict=True):
+        if exact:
+            total += left[:, None] != right[None, :]
+            continue
+        a, b = (np.asarray(each, np.float64) for each in (left, right))
+        with np.errstate(invalid="ignore", over="ignore"):
+            apart = np.square((a[:, None] - b[None, :]) / scale)
+        same = (a[:, None] == b[None, :]) | (np.isnan(a)[:, None] & np.isnan(b)[None, :])
+        apart[same] = 0.0
+        total += np.where(np.isfinite(apart), np.minimum(apart, _NEVER), _NEVER)
+    total /= max(1, mine.shape[1])
+    return total
+
+
+@functools.cache
+def _compiled() -> Callable[[np.ndarray], np.ndarray]:
+    """The assignment, compiled by numba at the first use; its machine code is kept on disk where there is room."""
+    from numba import njit
+
+    try:
+        return njit(cache=True)(_assigned)  # type: ignore[no-any-return]
+    except RuntimeError:  # numba found no directory that it may write its cache to
+        return njit(_assigned)  # type: ignore[no-any-return]
+
+
+def _assigned(cost: np.ndarray) -> np.ndarray:
+    """For each row of a square float64 matrix its column, so that the sum is least; shortest augmenting paths, O(n^3)."""
+    size = len(cost)
+    of_row, of_column = np.zeros(size + 1), np.zeros(size + 1)
+    taken = np.zeros(size + 1, np.int64)  # column -> row, both counted from 1; column 0 holds the row being placed
+    before = np.zeros(size + 1, np.int64)
+    for row in range(1, size + 1):
+        taken[0] = row
+        column = 0
+        least = np.full(size + 1, np.inf)
+        seen = np.zeros(size + 1, np.bool_)
+        while taken[column] != 0:
+            seen[column] = True
+            here = taken[column]
+            step, following = np.inf, 0
+            for other in range(1, size + 1):
+                if seen[other]:
+                    continue
+                reduced = cost[here - 1, other - 1] - of_row[here] - of_column[other]
+                if reduced < least[other]:
+                    least[other] = reduced
+                    before[other] = column
+                if least[other] < step:
+                    step = least[other]
+                    following = other
+            for other in range(size + 1):
+                if seen[other]:
+                    of_row[taken[other]] += step
+                    of_column[other] -= step
+                else:
+                    least[other] -= step
+            column = following
+        while column != 0:
+            previous = before[column]
+            taken[column] = taken[previous]
+            column = previous
+    order = np.zeros(size, np.int64)
+    for column in range(1, size + 1):
+        order[taken[column] - 1] = column - 1
+    return order

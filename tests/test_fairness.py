@@ -1,0 +1,174 @@
+"""Fair tests: outliers, made-up inputs, budgets below noise, references that are wrong, too few samples."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parityscope.case import load_model
+from parityscope.case.formats.npz import write_npz
+from parityscope.checks._statistics import ks_distance, noise_of
+from parityscope.checks.few_samples import upper_bound
+from parityscope.checks.near_zero import outside_of
+from parityscope.checks.outlier import outliers_of
+from parityscope.cli import main
+from parityscope.records import Target, Tolerance
+from parityscope.study._others import half_typed, peers_of, switched_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SHAPE = (1, 577, 4096)
+
+
+def diagnosed(line: list[str], capfd: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:
+    with pytest.raises(SystemExit) as ended:
+        main(["diagnose", *line, "--format", "json", "--quiet"])
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, json.loads(capfd.readouterr().out)
+
+
+def written(text: str, path: Path, constants: dict[str, np.ndarray] | None = None) -> Path:
+    model = onnx.parser.parse_model(text)
+    for name, array in (constants or {}).items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    onnx.save(model, path)
+    return path
+
+
+def test_the_single_outlier_from_the_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    # The founding case: one element of 1 x 577 x 4096 = 2,363,392 is off by 251.31 and all others are right.
+    path = written(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[1,577,4096] x) => (float[1,577,4096] y) { y = Neg(x) }',
+        tmp_path / "m.onnx",
+    )
+    x = np.random.default_rng(0).normal(size=SHAPE).astype(np.float32) * np.float32(2.0)
+    y = -x
+    y[0, 77, 2526] += np.float32(251.31)
+    write_npz(tmp_path / "x.npz", {"x": x})
+    write_npz(tmp_path / "y.npz", {"y": y})
+    line = [str(path), "--inputs", str(tmp_path / "x.npz"), "--candidate", f"saved?path={tmp_path / 'y.npz'}"]
+    code, found = diagnosed([*line, "--study", str(tmp_path / "study")], capfd)
+    assert code == 1
+    first = found["findings"][0]
+    assert (first["code"], first["role"]) == ("DAT007", "cause")
+    assert first["details"]["elements"] == [[0, 77, 2526]]
+    assert first["details"]["of"] == 2_363_392
+    assert first["details"]["without"] == 0
+    # One step of float32 at 251 is 2^-16.
+    assert first["details"]["largest"] == pytest.approx(251.31, abs=2.0**-15)
+    assert [one["code"] for one in found["findings"] if one["role"] == "cause"] == ["DAT007"]
+
+
+def test_outliers_are_counted_from_the_largest() -> None:
+    reference = np.zeros((2, 10_000), np.float32)
+    reference[:] = 1.0
+    candidate = reference.copy()
+    candidate[0, 3], candidate[1, 9_999] = 5.0, -7.0
+    assert outliers_of(reference, candidate, 1e-6) == ((1, 9_999), (0, 3))
+    # Three of 20,000 are more than one in 10,000, and then it is a fault of something else.
+    candidate[0, 7] = 5.0
+    assert outliers_of(reference, candidate, 1e-6) == ()
+    assert outliers_of(reference, reference, 1e-6) == ()
+
+
+def test_elements_outside_that_are_nearly_zero() -> None:
+    # Root mean square sqrt((1 + 1 + 1e-8) / 3) = 0.8165: of the two outside of rtol 0.1 one is below a hundredth of it.
+    reference = np.array([1.0, 1.0, 1e-4], np.float64)
+    candidate = np.array([1.2, 1.05, 2e-4], np.float64)
+    assert outside_of(reference, candidate, Tolerance(atol=0.0, rtol=0.1)) == (2, 1)
+    assert outside_of(reference, candidate, Tolerance(atol=0.3, rtol=0.1)) == (0, 0)
+
+
+def test_the_rule_of_three() -> None:
+    # 1 - 0.05^(1/n): one sample bounds nothing (95 %), 59 are the first to bound the share at 5 %, and 300 at 1 %.
+    assert upper_bound(1) == pytest.approx(0.95)
+    assert upper_bound(58) > 0.05 >= upper_bound(59)
+    assert upper_bound(300) == pytest.approx(3 / 300, rel=0.01)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_generators_are_recognized_and_pictures_are_not(seed: int) -> None:
+    numbers = np.random.default_rng(seed)
+    assert noise_of(numbers.random((1, 3, 40, 40))) == "uniform noise in [0, 1)"
+    assert noise_of(numbers.normal(size=(1, 3, 40, 40))) == "standard normal noise"
+    walk = np.cumsum(numbers.normal(size=(3, 1600)), axis=1)
+    assert noise_of((walk - walk.mean()) / walk.std()) == ""
+    # White, but of no generator's distribution; and too little to tell.
+    assert noise_of(np.square(numbers.normal(size=(40, 40)))) == ""
+    assert noise_of(numbers.random(100)) == ""
+
+
+@given(st.integers(1, 200), st.integers(1, 200))
+def test_the_distance_of_two_sets_is_a_distance(a: int, b: int) -> None:
+    first, second = np.arange(a, dtype=np.float32), np.arange(b, dtype=np.float32)
+    assert ks_distance(first, first) == 0.0
+    assert ks_distance(first, second) == ks_distance(second, first) <= 1.0
+    # {0 .. a-1} and {1000 ..} have nothing in common.
+    assert ks_distance(first, second + 1000) == 1.0
+
+
+HALF = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1,8] y) {
+  h = Cast<to = 10>(x)
+  a = Mul(h, w)
+  y = Cast<to = 1>(a)
+}"""
+
+
+def test_who_is_held_against_the_reference(tmp_path: Path) -> None:
+    plain = load_model(
+        written(
+            '<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1,8] y) { y = Tanh(x) }',
+            tmp_path / "p.onnx",
+        )
+    )
+    half = load_model(written(HALF, tmp_path / "h.onnx", {"w": np.ones(8, np.float16)}))
+    off = Target(backend="ort", options=(("optimization", "disabled"),))
+    assert (half_typed(plain), half_typed(half)) == (False, True)
+    assert peers_of(plain, Target(backend="ort")) == (off,)
+    assert peers_of(half, Target(backend="ort")) == (off, Target(backend="sim"))
+    assert peers_of(plain, off) == (Target(backend="ort"),)
+    assert peers_of(plain, Target(backend="openvino")) == ()
+    on = Target(backend="ort", precision="tf32", options=(("device", "cuda"), ("tf32", "on")))
+    assert Target(backend="ort", options=(("device", "cuda"), ("tf32", "off"))) in switched_of(on)
+    assert Target(backend="openvino", precision="f32") in switched_of(Target(backend="openvino", precision="bf16"))
+    assert switched_of(Target(backend="saved")) == ()
+
+
+SUM = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,256] x) => (float[N,256] y) {
+  a = Mul(x, x)
+  y = Tanh(a)
+}"""
+
+
+def test_real_samples_acquit_the_deployment(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    # The program saturates its inputs at 4, as an INT8 engine does that was calibrated on real data: no real sample is there.
+    path = written(SUM.replace("Tanh", "Sqrt"), tmp_path / "m.onnx")
+    program = tmp_path / "infer.py"
+    program.write_text(
+        "import sys, numpy as np\nfrom pathlib import Path\nsource, sink = map(Path, sys.argv[1:])\n"
+        "for file in source.glob('*.npz'):\n    x = np.clip(np.load(file)['x'], -4, 4)\n"
+        "    np.savez(sink / file.name, y=np.sqrt(x * x))\n",
+        encoding="utf-8",
+    )
+    numbers = np.random.default_rng(1)
+    (tmp_path / "real").mkdir()
+    for place in range(2):
+        write_npz(tmp_path / "real" / f"{place}.npz", {"x": numbers.uniform(-1, 1, size=(1, 256)).astype(np.float32)})
+    write_npz(tmp_path / "wild.npz", {"x": (100 * numbers.normal(size=(1, 256))).astype(np.float32)})
+    import sys
+
+    line = [str(path), "--candidate", f"command?run={sys.executable} {program}", "--study", str(tmp_path / "study")]
+    line += ["--inputs", str(tmp_path / "wild.npz"), "--real", str(tmp_path / "real")]
+    code, found = diagnosed(line, capfd)
+    assert code == 1
+    told = [one for one in found["findings"] if one["code"] == "DAT004"]
+    assert [one["role"] for one in told] == ["cause", "information"]
+    assert "outside the real samples' range" in told[1]["claim"]
+    assert found["findings"][0]["code"] == "DAT004"

@@ -1,0 +1,136 @@
+"""Rows without an order of their own are paired before they are compared; nothing else is changed by that."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parityscope.case.formats.npz import write_npz
+from parityscope.case.policy import check_outputs
+from parityscope.case.policy_file import read_policy
+from parityscope.cli import main
+from parityscope.comparison.rows import aligner, as_given, match_rows, matched, row_axis
+from parityscope.errors import ParityError
+from parityscope.records import Policy
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("shapes", "axis"),
+    [
+        ([(1, 60, 10), (1, 60, 4)], 1),
+        ([(2, 300), (2, 300, 4)], 1),
+        ([(1, 300)], 1),
+        ([(300, 4), (300,)], 0),
+        ([(2, 300)], 0),
+        ([(1, 60, 10), (1, 50, 4)], 0),
+        ([(3, 2), (4, 2)], None),
+        ([()], None),
+    ],
+)
+def test_where_the_rows_lie(shapes: list[tuple[int, ...]], axis: int | None) -> None:
+    assert row_axis(shapes) == axis
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), size=st.integers(2, 6))
+def test_the_pairing_has_the_least_sum_of_all(seed: int, size: int) -> None:
+    rng = np.random.default_rng(seed)
+    mine, its = rng.normal(size=(2, size, 3))
+    orders = match_rows([mine], [its])
+    assert orders is not None
+    cost = np.square((mine[:, None] - its[None]) / mine.std()).mean(axis=2)
+    least = min(sum(cost[i, p[i]] for i in range(size)) for p in itertools.permutations(range(size)))
+    assert cost[np.arange(size), orders[0]].sum() == pytest.approx(least)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_a_permutation_is_undone_for_all_outputs_together(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    reference = {
+        "boxes": rng.normal(size=(2, 7, 4)),
+        "labels": rng.integers(0, 3, size=(2, 7)),
+        "other": rng.normal(size=(2, 5)),
+    }
+    orders = [rng.permutation(7) for _ in range(2)]
+    candidate = {
+        "b": np.stack([each[order] for each, order in zip(reference["boxes"], orders, strict=True)]),
+        "labels": np.stack([each[order] for each, order in zip(reference["labels"], orders, strict=True)]),
+        "other": reference["other"][:, ::-1],
+    }
+    found = matched(["boxes", "labels"], reference, candidate, {"boxes": "b"})
+    np.testing.assert_array_equal(found["b"], reference["boxes"])
+    np.testing.assert_array_equal(found["labels"], reference["labels"])
+    np.testing.assert_array_equal(found["other"], candidate["other"])  # what is not named stays
+
+
+def test_a_lost_row_stays_an_error_and_nan_finds_nan() -> None:
+    reference = {"y": np.array([[1.0, 1.0], [2.0, 2.0], [np.nan, 3.0]])}
+    candidate = {"y": np.array([[np.nan, 3.0], [1.0, 1.0], [1.0, 1.0]])}
+    found = matched(["y"], reference, candidate)["y"]
+    np.testing.assert_array_equal(found, [[1.0, 1.0], [1.0, 1.0], [np.nan, 3.0]])
+
+
+def test_nothing_is_matched_where_nothing_is_asked_or_shapes_differ() -> None:
+    candidate = {"y": np.ones((3, 2))}
+    assert aligner(()) is as_given
+    assert aligner(())({"y": np.zeros((3, 2))}, candidate) is candidate
+    assert matched(["y"], {"y": np.zeros((4, 2))}, candidate)["y"] is candidate["y"]
+    with pytest.raises(ParityError, match="share no rows"):
+        matched(["y", "z"], {"y": np.zeros((3, 2)), "z": np.zeros(5)}, {"y": np.zeros((3, 2)), "z": np.zeros(5)})
+
+
+TOP = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,40] x) => (float[1,8] scores, int64[1,8] places) {
+  k = Constant<value = int64[1] {8}>()
+  scores, places = TopK(x, k)
+}"""
+
+
+def status(*words: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    return int(ended.value.code or 0)
+
+
+def test_rows_in_another_order_are_proposed_to_be_matched_and_are_within_when_matched(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    onnx.save(onnx.parser.parse_model(TOP), tmp_path / "top.onnx")
+    x = np.random.default_rng(3).normal(size=(1, 40)).astype(np.float32)
+    order = np.argsort(-x[0])[:8]
+    turned = order[[1, 0, 2, 3, 5, 4, 7, 6]]
+    write_npz(tmp_path / "x.npz", {"x": x})
+    write_npz(tmp_path / "y.npz", {"scores": x[:, turned], "places": turned[None]})
+    command = ["diagnose", str(tmp_path / "top.onnx"), "--inputs", str(tmp_path / "x.npz"), "--quiet"]
+    command += ["--candidate", f"saved?path={tmp_path / 'y.npz'}", "--format", "json"]
+    assert status(*command, "--study", str(tmp_path / "by-position")) == 1
+    found = json.loads(capfd.readouterr().out)
+    assert [(one["code"], one["role"]) for one in found["findings"]][:1] == [("DAT010", "cause")]
+    assert found["findings"][0]["repairs"][0]["command"] == "--match scores,places"
+    assert status(*command, "--match", "scores,places", "--study", str(tmp_path / "by-row")) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert [one["rel_l2"] for one in found["outputs"] if one["name"] == "scores"] == [0.0]
+    assert status(*command, "--match", "score", "--study", str(tmp_path / "none")) == 2
+    assert "write scores" in capfd.readouterr().err
+
+
+def test_a_policy_says_what_is_matched(tmp_path: Path) -> None:
+    path = tmp_path / "policy.toml"
+    path.write_text('match = ["logits", "boxes"]\n')
+    assert read_policy(path, ["rel_l2"]).policy.matched == ("logits", "boxes")
+    path.write_text("match = 3\n")
+    with pytest.raises(ParityError, match="not a list"):
+        read_policy(path, ["rel_l2"])
+    with pytest.raises(ParityError, match="no such output"):
+        check_outputs(Policy(matched=("y",)), ["z"])

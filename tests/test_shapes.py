@@ -1,0 +1,160 @@
+"""Batches: rows that must not know of each other; outputs read wrongly; promises of operators; odd answers of candidates."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import pytest
+
+from parityscope.case.formats.npz import write_npz
+from parityscope.checks._promises import broken_index, broken_range, broken_sums
+from parityscope.checks._readings import readings
+from parityscope.checks.output_misread import misread
+from parityscope.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,64] x) => (float[N,64] y, float[N,64] z) {
+  y = Tanh(x)
+  z = Sin(x)
+}"""
+PROGRAM = """
+import sys
+from pathlib import Path
+
+import numpy as np
+
+source, sink = map(Path, sys.argv[1:])
+for file in sorted(source.glob("*.npz")):
+    x = np.load(file)["x"]
+    y, z = np.tanh(x), np.sin(x)
+    BODY
+    np.savez(sink / file.name, **found)
+"""
+
+
+def diagnosed(
+    body: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], rows: int = 4, more: tuple[str, ...] = ()
+) -> tuple[int, dict[str, Any]]:
+    """The diagnosis of a program that computes rightly but for `body`."""
+    onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "m.onnx")
+    (tmp_path / "in").mkdir()
+    numbers = np.random.default_rng(2)
+    for place in range(2):
+        write_npz(tmp_path / "in" / f"{place}.npz", {"x": numbers.normal(size=(rows, 64)).astype(np.float32)})
+    program = tmp_path / "infer.py"
+    program.write_text(PROGRAM.replace("BODY", body), encoding="utf-8")
+    line = ["diagnose", str(tmp_path / "m.onnx"), "--inputs", str(tmp_path / "in"), "--study", str(tmp_path / "study")]
+    line += ["--candidate", f"command?run={sys.executable} {program}", "--format", "json", "--quiet", *more]
+    with pytest.raises(SystemExit) as ended:
+        main(line)
+    assert isinstance(ended.value.code, int)
+    printed = capfd.readouterr()
+    return ended.value.code, json.loads(printed.out) if printed.out.startswith("{") else {"stderr": printed.err}
+
+
+def test_rows_behind_the_first_are_wrong(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    # Four equal rows get four answers, and each alone is right: the batch is the cause.
+    code, found = diagnosed(
+        "y = y * (1 + np.arange(len(y))[:, None] / 10).astype(np.float32); found = {'y': y, 'z': z}", tmp_path, capfd
+    )
+    assert code == 1
+    assert (found["findings"][0]["code"], found["findings"][0]["role"]) == ("SHP001", "cause")
+    assert found["findings"][0]["details"]["output"] == "y"
+    # Row 3 is 1.3 times row 0: |0.3 y| / |y|.
+    assert found["findings"][0]["details"]["row"] == 3
+    assert found["findings"][0]["details"]["apart"] == pytest.approx(0.3, rel=1e-4)
+
+
+def test_a_row_that_leaks_into_its_neighbours(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    body = "y = y + 0.1 * (y.mean(axis=0) - y); found = {'y': y.astype(np.float32), 'z': z}"
+    code, found = diagnosed(body, tmp_path, capfd)
+    assert code == 1
+    assert (found["findings"][0]["code"], found["findings"][0]["role"]) == ("SHP001", "cause")
+    assert "neighbours" in found["findings"][0]["claim"]
+
+
+def test_a_program_that_is_not_the_same_twice_is_told_so_first(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    body = "y = y + 0.1 * np.random.default_rng().normal(size=y.shape); found = {'y': y.astype(np.float32), 'z': z}"
+    code, found = diagnosed(body, tmp_path, capfd)
+    assert code == 1
+    assert (found["findings"][0]["code"], found["findings"][0]["role"]) == ("RUN001", "cause")
+    assert [one["code"] for one in found["findings"] if one["role"] == "cause"] == ["RUN001"]
+    # The noise is 0.1 of 64 values of root mean square near 0.6, twice: the spread is told in numbers.
+    assert 0.05 < found["findings"][0]["details"]["spread"] < 1.0
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "said"),
+    [
+        ("found = {'y': y}", 3, "did not give 'z' back"),
+        ("found = {'y': y[:1], 'z': z}", 3, "its shape is [4, 64] in the reference and [1, 64] in the candidate"),
+        ("found = {'y': y[:1], 'z': z[:1]}", 2, "batch size"),
+        ("found = {'q': y}", 2, "no output could be compared"),
+        # The second sample begins with 1.86, the first with 0.19.
+        ("found = {'y': y, 'z': z} if x[0, 0] < 1 else {}", 3, "did not give 'y' back (it gave: nothing) (sample 1"),
+    ],
+)
+def test_answers_that_are_not_whole_are_no_cause(
+    body: str, code: int, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ended, found = diagnosed(body, tmp_path, capfd)
+    assert ended == code
+    text = found.get("stderr", json.dumps(found.get("skipped", [])))
+    assert said in text
+    assert not [one for one in found.get("findings", []) if one["role"] == "cause"]
+
+
+def test_outputs_read_as_what_they_are_not() -> None:
+    numbers = np.random.default_rng(6)
+    y = numbers.normal(size=(2, 3, 4, 5)).astype(np.float32)
+    assert "axes" in misread(y, y.transpose(0, 2, 3, 1).reshape(y.shape), 1e-6)[0]
+    assert misread(y, y, 1e-6)[0] == ""
+    assert misread(y, numbers.normal(size=y.shape).astype(np.float32), 1e-6)[0] == ""
+    words, left = misread(y, y.reshape(-1)[::-1].reshape(y.shape), 1e-6)
+    assert (words, left) == ("holds the right values in another order", 0.0)
+    # 60 halves fill 30 floats of 60: the first 60 values are read back from the bytes.
+    held = np.zeros(y.size, np.float32)
+    held.view(np.float16)[: y.size] = y.reshape(-1).astype(np.float16)
+    words, left = misread(y, held.reshape(y.shape), 2e-3)
+    assert words == "was written as float16 and read as float32"
+    assert 0 < left < 2.0**-11
+
+
+def test_rows_with_a_pitch() -> None:
+    # Rows of 3 float32 (12 bytes) that begin every 16: 0 1 2 _ 3 4 5 _ , read end to end into six elements.
+    rows = np.arange(6, dtype=np.float32).reshape(2, 3) + 1
+    found = dict(readings("layout", rows, None))
+    packed = found["its rows begin every 16 bytes and were read end to end"]
+    np.testing.assert_array_equal(packed, np.array([[1, 2, 3], [0, 4, 5]], np.float32))
+    spread = found["its rows lie end to end and were read every 16 bytes"]
+    np.testing.assert_array_equal(spread, np.array([[1, 2, 3], [5, 6, 0]], np.float32))
+
+
+def test_promises_of_operators() -> None:
+    values = np.array([[0.0, 6.02, np.nan], [7.5, -0.0, 1.0]])
+    broken = broken_range(values, 0.0, 6.0, 2.0**-8)
+    assert broken is not None
+    # 6.02 is within the 6 + 6/256 that a bfloat16 may make of the bound.
+    assert (broken.count, broken.index) == (1, (1, 0))
+    assert broken_range(values, -np.inf, np.inf, 0.0) is None
+    assert broken_range(np.array([-1e-30]), 0.0, np.inf, 0.1) is not None  # rounding makes no sign
+    rows = np.array([[0.5, 0.5], [0.2, 0.2]])
+    bad = broken_sums(rows, -1, 2.0**-24)
+    assert bad is not None
+    assert (bad.count, bad.index) == (1, (1,))
+    assert broken_sums(np.log(rows[:1]), 1, 2.0**-24, logarithms=True) is None
+    assert broken_sums(np.log(rows), 1, 2.0**-24, logarithms=True) is not None
+    values = np.array([[1.0, 3.0, 3.0], [2.0, 0.0, 1.0]])
+    assert broken_index(np.array([[2], [0]]), values, 1, largest=True) is None  # of two that are equal either is right
+    wrong = broken_index(np.array([[2], [2]]), values, 1, largest=True)
+    assert wrong is not None
+    assert (wrong.count, wrong.index) == (1, (1, 0))
+    assert broken_index(np.array([[0], [3]]), values, 1, largest=False) is not None  # there is no index 3
