@@ -34,7 +34,6 @@ NAMES = {
     "none": "rounding behind every operator",
     "follow": "following the executed graph",
     "openvino": "profile `openvino`",
-    "onnxruntime-cuda-narrow": "profile `onnxruntime-cuda-narrow`",
     "onnxruntime-cuda": "profile `onnxruntime-cuda`",
 }
 HEAD = """# How true the predictions are

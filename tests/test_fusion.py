@@ -286,7 +286,7 @@ def test_fusion_changes_nothing_in_tf32_and_an_unknown_profile_is_refused() -> N
     assert simulate(model, "tf32", profile="openvino").operands == simulate(model, "tf32").operands
     with pytest.raises(ParityError, match="no fusion profile"):
         simulate(model, "f16", profile="nvidia")
-    assert set(profiles()) == {"none", "openvino", "onnxruntime-cuda", "onnxruntime-cuda-narrow", "tensorrt"}
+    assert set(profiles()) == {"none", "openvino", "onnxruntime-cuda", "tensorrt"}
 
 
 def test_follow_ends_layers_where_the_engine_says() -> None:

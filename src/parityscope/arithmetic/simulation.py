@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic._graphs import Names
-from parityscope.arithmetic.accumulating import OPSET, accumulate
 from parityscope.arithmetic.detyping import retype
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.formats import FORMATS, Format, format_named
@@ -122,8 +121,7 @@ def _fusion(model: ir.Model, precision: str, profile: Profile | Fusion | str) ->
 def _fused(
     model: ir.Model, fusion: Fusion, number_format: Format, formats: Mapping[str, Format], overflow: Overflow
 ) -> Simulation:
-    narrow = any(kernel.accumulator in formats for kernel in fusion.kernels)
-    copy = with_moved_constants(prepared(model, max(PRECISIONS[number_format.name], OPSET if narrow else 0)))
+    copy = with_moved_constants(prepared(model, PRECISIONS[number_format.name]))
     infer_types(copy)
     names = Names(copy)
     if fusion.keeps_nan:
@@ -135,10 +133,7 @@ def _fused(
     # What reads a register holds unrounded numbers, even if it only moves them.
     reads = {node for node, _ in plan.inner}
     settled |= frozenset(value for value in already_rounded(copy, plan) if value.producer() not in reads)
-    work = Rewriting(model=copy, names=names, overflow=fusion.overflow or overflow)
-    inserted = insert(plan, settled, work)
-    for node, accumulator in plan.accumulated.items():
-        accumulate(node, accumulator, work)
+    inserted = insert(plan, settled, Rewriting(model=copy, names=names, overflow=fusion.overflow or overflow))
     return Simulation(
         model=copy,
         precision=number_format.name,

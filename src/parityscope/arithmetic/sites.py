@@ -110,8 +110,7 @@ class Plan:
     `storage`: tensors by the format they are kept in. `operands`: inputs (node, index) by the format in which a
     product takes them. `exact`: inputs (node, index) that read the value as it was before it was rounded for storage,
     because they steer the operator; `inner`: because they read it from a register. `constants`: inputs (node, index)
-    that read other numbers than the constant they name. `accumulated`: depthwise convolutions by the format in which
-    they add up their products.
+    that read other numbers than the constant they name.
     """
 
     storage: Mapping[ir.Value, Format]
@@ -119,7 +118,6 @@ class Plan:
     exact: frozenset[tuple[ir.Node, int]]
     inner: frozenset[tuple[ir.Node, int]] = frozenset()
     constants: Mapping[tuple[ir.Node, int], np.ndarray] = field(default_factory=lambda: MappingProxyType({}))
-    accumulated: Mapping[ir.Node, Format] = field(default_factory=lambda: MappingProxyType({}))
 
     def reads_rounded(self, node: ir.Node, index: int) -> bool:
         """Whether input `index` of `node` reads what is stored."""

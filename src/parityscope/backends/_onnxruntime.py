@@ -108,11 +108,14 @@ def open_bytes(
     providers: Sequence[Any] = ("CPUExecutionProvider",),
     folder: Path | None = None,
     custom_ops: str = "",
+    bound: str = "",
+    deterministic: bool = False,
     weights: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> Run:
     """A session of a serialized model; arguments as for `open_session`.
 
-    `weights` take the place of initializers that the model declares as external data.
+    `weights` take the place of initializers that the model declares as external data. `bound` is the device ("cuda:0") that
+    tensors are bound to before the run, "" for none; `deterministic` asks for kernels that give the same sums each time.
 
     Raises:
         ParityError: the runtime refuses the graph.
@@ -123,12 +126,13 @@ def open_bytes(
             fix="save the model with external data (onnx.save with save_as_external_data=True) and give that file",
         )
     options = _options(optimization, threads, custom_ops)
+    options.use_deterministic_compute = deterministic
     if folder is not None:
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
     kept = {name: _to_runtime(array, "") for name, array in weights.items()}
     if kept:
         options.add_external_initializers(list(kept), list(kept.values()))
-    return _session(data, options, providers, tuple(outputs), kept)
+    return _session(data, options, providers, tuple(outputs), kept, bound)
 
 
 def open_path(
@@ -139,9 +143,13 @@ def open_path(
     threads: int = 0,
     providers: Sequence[Any] = ("CPUExecutionProvider",),
     custom_ops: str = "",
+    bound: str = "",
+    deterministic: bool = False,
 ) -> Run:
-    """A session of the file itself, undisturbed, that gives back its declared outputs `outputs`."""
-    return _session(str(path), _options(optimization, threads, custom_ops), providers, tuple(outputs))
+    """A session of the file itself, undisturbed, that gives back its declared outputs `outputs`; as for `open_bytes`."""
+    options = _options(optimization, threads, custom_ops)
+    options.use_deterministic_compute = deterministic
+    return _session(str(path), options, providers, tuple(outputs), bound=bound)
 
 
 def _options(optimization: str, threads: int, custom_ops: str) -> Any:
@@ -224,6 +232,7 @@ def _session(
     providers: Sequence[Any],
     outputs: tuple[str, ...],
     kept: Mapping[str, Any] = MappingProxyType({}),
+    bound: str = "",
 ) -> Run:
     """The session as a function that keeps `kept` alive: weights that the runtime may read where they lie."""
     import onnxruntime as ort
@@ -236,10 +245,30 @@ def _session(
     def run(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         feeds = {name: _to_runtime(array, declared[name]) for name, array in arrays.items() if name in declared}
         with _refusal("ONNX Runtime failed while running the model", ""):
-            values = alive[0].run_with_ort_values(list(outputs), feeds)
+            values = (
+                _run_bound(alive[0], outputs, feeds, bound)
+                if bound
+                else alive[0].run_with_ort_values(list(outputs), feeds)
+            )
         return {name: _from_runtime(value) for name, value in zip(outputs, values, strict=True)}
 
     return run
+
+
+def _run_bound(session: Any, outputs: Sequence[str], feeds: Mapping[str, Any], device: str) -> list[Any]:
+    """One run with inputs and outputs on `device` ("cuda:0"), as a program that keeps its tensors there does it."""
+    kind, _, number = device.partition(":")
+    binding = session.io_binding()
+    for name, value in feeds.items():
+        binding.bind_ortvalue_input(name, value)
+    # Elements of types that numpy lacks are read where they lie, which must be the host's memory.
+    here = {value.name for value in session.get_outputs() if value.type in _ML_TYPES}
+    for name in outputs:
+        binding.bind_output(name, *(("cpu", 0) if name in here else (kind, int(number))))
+    session.run_with_iobinding(binding)
+    binding.synchronize_outputs()
+    found: list[Any] = list(binding.get_outputs())
+    return found
 
 
 @contextlib.contextmanager

@@ -18,13 +18,13 @@ them at every optimization level (measured), so it is no oracle for FP16 models;
 from __future__ import annotations
 
 import contextlib
-import platform
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from parityscope.backends import Backend, Capture, Probe, Session
 from parityscope.backends._libraries import libraries
 from parityscope.backends._onnxruntime import OPTIMIZATION_LEVELS, open_bytes, open_path
+from parityscope.backends._ort_providers import ON_TENSORRT, one_of, providers_of
 from parityscope.case.extending import with_outputs
 from parityscope.errors import ParityError
 from parityscope.records import Skip
@@ -56,10 +56,12 @@ def _probe() -> Probe:
 @contextlib.contextmanager
 def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     _check_declaration(model, target)
-    level = _one_of(target, "optimization", tuple(OPTIMIZATION_LEVELS), "all")
+    level = one_of(target, "optimization", tuple(OPTIMIZATION_LEVELS), "all")
     threads = _count(target, "threads")
-    providers, environment = _providers(target)
-    observe = _one_of(target, "observe", ("all", "layers"), "all")
+    chosen = providers_of(target)
+    providers, environment = chosen.names, chosen.environment
+    deterministic = one_of(target, "deterministic", ("on", "off"), "off") == "on"
+    observe = one_of(target, "observe", ("all", "layers"), "all")
     outputs = [value.name for value in model.outputs]
     custom_ops = target.option("custom_ops")
     executed: ExecutedGraph | None = None
@@ -86,6 +88,8 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
             providers=providers,
             folder=model.path.parent,
             custom_ops=custom_ops,
+            bound=chosen.bound,
+            deterministic=deterministic,
         )
     else:
         run = open_path(
@@ -95,6 +99,8 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
             threads=threads,
             providers=providers,
             custom_ops=custom_ops,
+            bound=chosen.bound,
+            deterministic=deterministic,
         )
 
     def run_sample(sample: Sample) -> Mapping[str, np.ndarray]:
@@ -164,32 +170,10 @@ def _borders(model: Model, executed: ExecutedGraph, names: Sequence[str]) -> tup
     )
 
 
-def _providers(target: Target) -> tuple[list[Any], dict[str, str]]:
-    """The execution providers of a target and what there is to say about them."""
-    import onnxruntime as ort
-
-    environment = {"onnxruntime": ort.__version__, "machine": platform.machine()}
-    device, _, number = target.option("device", "cpu").partition(":")
-    tf32 = _one_of(target, "tf32", ("on", "off"), "off")
-    if device == "cpu":
-        if tf32 == "on":
-            raise ParityError("TF32 exists on CUDA devices only", fix="add device=cuda, or leave tf32 out")
-        return ["CPUExecutionProvider"], environment
-    if device != "cuda" or (number and not number.isdigit()):
-        raise ParityError(f"ort has no device {target.option('device')!r}", fix="use cpu, cuda or cuda:1")
-    if "CUDAExecutionProvider" not in ort.get_available_providers():
-        raise ParityError(
-            f"this onnxruntime has no CUDA provider (it has {', '.join(ort.get_available_providers())})",
-            fix="pip uninstall onnxruntime && pip install onnxruntime-gpu, on a machine with an NVIDIA GPU",
-        )
-    settings = {"device_id": number or "0", "use_tf32": "1" if tf32 == "on" else "0"}
-    return [("CUDAExecutionProvider", settings), "CPUExecutionProvider"], {**environment, "tf32": tf32}
-
-
 def _check_declaration(model: Model, target: Target) -> None:
     """A precision is a declaration here; it must not contradict the types that the graph itself has."""
-    if not target.precision:
-        return
+    if not target.precision or target.option("device").partition(":")[0] == ON_TENSORRT:
+        return  # nothing is declared, or it is a flag of the builder
     types = {
         value.dtype.numpy().name
         for node in model.graph().graph.all_nodes()
@@ -213,13 +197,6 @@ def _check_declaration(model: Model, target: Target) -> None:
         )
 
 
-def _one_of(target: Target, name: str, allowed: tuple[str, ...], default: str) -> str:
-    value = target.option(name, default)
-    if value not in allowed:
-        raise ParityError(f"{name}={value!r} is not known", fix=f"use {name}={'|'.join(allowed)}")
-    return value
-
-
 def _count(target: Target, name: str) -> int:
     value = target.option(name, "0")
     if not value.isdigit():
@@ -234,8 +211,11 @@ BACKEND = Backend(
         "optimization": "disabled, basic, extended or all (default)",
         "observe": "all (default): every tensor, which changes fusion; layers: those in which a node of the optimized graph ends",
         "threads": "threads inside an operator; 0 leaves it to the runtime",
-        "device": "cpu (default), cuda or cuda:N",
-        "tf32": "on or off (default); CUDA only",
+        "device": "cpu (default), cuda, cuda:N or tensorrt",
+        "tf32": "on or off (default); on a GPU only",
+        "cudnn_conv_algo_search": "exhaustive, heuristic or default: how cuDNN chooses algorithms; on a GPU only",
+        "io_binding": "on: tensors are bound to the device before the run; off (default)",
+        "deterministic": "on: kernels that give the same sums each time, where there are some; off (default)",
         "custom_ops": "path of a library with custom operators",
     },
     precisions=("f32", "tf32", "f16", "bf16"),

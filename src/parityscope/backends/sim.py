@@ -8,9 +8,8 @@ not do on a CPU.
 
 **Fusion.** An engine that keeps a chain of operators in registers rounds less often, and keeps some operators in FP32.
 `profile=openvino`, `onnxruntime-cuda` or `tensorrt` rounds where that engine would; without one every operator rounds.
-`onnxruntime-cuda-narrow` lets depthwise convolutions add up in float16, as some of cuDNN's kernels do.
 
-**What it leaves out.** Accumulators narrower than FP32, but for that. Kernels that ignore TF32. Weights beyond the range
+**What it leaves out.** Accumulators narrower than FP32. Kernels that ignore TF32. Weights beyond the range
 of the format become infinite as in IEEE 754, or the largest finite number with `overflow=saturate`, as TensorRT makes
 them; tensors overflow to infinity (in float8 they follow `overflow` too). `range=unbounded` leaves float16 FP32's range,
 so that only its rounding is seen.
@@ -141,7 +140,7 @@ BACKEND = Backend(
     title="Simulation of reduced precision (ONNX Runtime CPU)",
     options={
         "overflow": "weights beyond the format's range: infinity (default) or saturate",
-        "profile": "whose fusion is simulated: none (default), openvino, onnxruntime-cuda, onnxruntime-cuda-narrow or tensorrt",
+        "profile": "whose fusion is simulated: none (default), openvino, onnxruntime-cuda or tensorrt",
         "range": "format (default); unbounded rounds as float16 does and keeps FP32's range",
         "threads": "threads inside an operator; 0 leaves it to the runtime",
     },

@@ -79,6 +79,8 @@ class Bench:
 
     `origin` is the network before its conversion, by target, where a side is one: as it was given (in FP32) first, then in its
     other modes. `converted` is then the ONNX model as it stands, run by ONNX Runtime with its optimizer off.
+
+    `honest` gives what an honest deployment of the declared arithmetic would, on any inputs.
     """
 
     outputs: Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
@@ -92,6 +94,7 @@ class Bench:
     given: Callable[[int], Mapping[str, np.ndarray]] | None = None
     origin: Mapping[str, Run] = field(default_factory=lambda: MappingProxyType({}))
     converted: Run | None = None
+    honest: Run | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

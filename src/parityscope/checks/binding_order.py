@@ -34,8 +34,10 @@ from parityscope.checks._reproducing import (
     RUN_S,
     Misfit,
     apart,
+    arrived,
     bad_samples,
     changed_run,
+    clean_inputs,
     limit_of,
     misfit,
     refuted,
@@ -73,7 +75,10 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
     if groups:
         names = ", ".join(name for group in groups for name in group)
         ours = _experiment("inputs", f"run the reference with {names} exchanged", RUN_S * count_runs(groups))
-        yield Proposal(experiment=ours, test=lambda: _inputs_tested(scene, bench, groups, ours))
+        if arrived(scene):
+            yield clean_inputs(ours)
+        else:
+            yield Proposal(experiment=ours, test=lambda: _inputs_tested(scene, bench, groups, ours))
 
 
 def _experiment(side: str, change: str, cost: float) -> Experiment:

@@ -31,8 +31,10 @@ from parityscope.checks._common import number
 from parityscope.checks._readings import FAMILIES, readings
 from parityscope.checks._reproducing import (
     RUN_S,
+    arrived,
     bad_samples,
     changed_run,
+    clean_inputs,
     misfit,
     refuted,
     same_arrays,
@@ -84,6 +86,8 @@ def _proposal(scene: Scene, bench: Bench, family: str, name: str, cost: float) -
         if_false="it stays far above",
         cost_s=cost,
     )
+    if arrived(scene):
+        return clean_inputs(experiment)
     return Proposal(experiment=experiment, test=lambda: _tested(scene, bench, family, name, experiment))
 
 

@@ -78,7 +78,8 @@ def _finding(scene: Scene, worst: Pair, evidence: Evidence) -> Finding:
         confidence=ratio if diffuse else ratio / 2,
         confidence_from="the smaller over the larger of measured and predicted error"
         + ("" if diffuse else ", halved because one place holds most of the error"),
-        share=1.0 if diffuse else None,
+        # Where no layer was seen, size is all that speaks for it: whatever reproduces the outputs goes first.
+        share=1.0 if diffuse and scene.localization else None,
         evidence=(evidence,),
         repairs=(
             OfferedRepair(

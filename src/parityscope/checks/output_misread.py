@@ -116,7 +116,10 @@ def _types(reference: np.ndarray, candidate: np.ndarray) -> Iterator[tuple[str, 
             continue
         with np.errstate(over="ignore", invalid="ignore"):
             read = held[: count * other.itemsize].view(other).astype(reference.dtype)
-        yield f"was written as {other} and read as {candidate.dtype}", apart(reference.reshape(-1)[:count], read)
+        left = apart(reference.reshape(-1)[:count], read)
+        # What was written in a narrower type is rounded to it, whatever was declared.
+        rounded = other.kind == "f" and other.itemsize < reference.dtype.itemsize and left <= float(np.finfo(other).eps)
+        yield f"was written as {other} and read as {candidate.dtype}", 0.0 if rounded else left
         narrow = np.dtype(name)
         if narrow.itemsize < candidate.dtype.itemsize:
             yield f"was written as {candidate.dtype} and read as {narrow}", _top_halves(reference, candidate, narrow)
@@ -132,6 +135,11 @@ def _top_halves(reference: np.ndarray, candidate: np.ndarray, narrow: np.dtype[n
         seen, found = bits.astype(candidate.dtype)[1::2], candidate.reshape(-1)[1::2]
     if len(np.unique(found)) < _TELLING:
         return float("inf")
+    # Noughts are noughts in every type.
+    telling = (seen != 0) | (found != 0)
+    if int(telling.sum()) < _TELLING:
+        return float("inf")
+    seen, found = seen[telling], found[telling]
     unequal = float(((seen != found) & ~(np.isnan(seen) & np.isnan(found))).mean())
     return unequal if unequal > _CARRIED else 0.0
 

@@ -42,6 +42,7 @@ from parityscope.checks._preprocessing.repairing import repair_details, repairs_
 from parityscope.checks._preprocessing.searching import Question, search
 from parityscope.checks._preprocessing.steps import ORIGINAL, UNEXPLAINED, said
 from parityscope.checks._preprocessing.tokens import token_steps, tokens_of
+from parityscope.checks._reproducing import arrived, clean_inputs
 from parityscope.comparison.rows import aligner
 from parityscope.errors import ParityError
 from parityscope.noise import FLOAT32_ROUNDING
@@ -61,7 +62,7 @@ __all__ = ["CHECK"]
 _CODE = "PRE001"
 _TITLE = "The deployment prepares its inputs in another way"
 
-_SAMPLES = 3  # chosen: the search runs on the worst, what it accepts must hold on all
+_SAMPLES = 4  # chosen: the search runs on the worst, what it accepts must hold on all
 _IMAGES = 3  # chosen: inputs that look like images and are examined; each costs about 100 runs
 _RUNS = 400  # chosen: a 100 MFLOP model then takes some ten seconds on two cores
 _SECONDS = (
@@ -90,6 +91,9 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
         if_false="no T comes near",
         cost_s=10.0,
     )
+    if arrived(scene):
+        yield clean_inputs(experiment)
+        return
     yield Proposal(experiment=experiment, test=lambda: _test(scene, bench, samples, steps, experiment))
     images = _images(samples[0])
     if images and pictures.problem and scene.own is None:
@@ -141,6 +145,8 @@ def _test(
         bounds=bounds,
         runs=int(min(_RUNS, max(_FEWEST, _SECONDS / max(seconds, 1e-9)))),
         align=aligner(scene.policy.matched if scene.policy else ()),
+        honest=None if bench.honest is None else lambda inputs: _honest(bench, inputs),
+        margin=margin_of(scene.declared),
     )
     found = search(question, steps)
     evidence = Evidence(
@@ -157,6 +163,16 @@ def _run(bench: Bench, inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndar
     """The reference's outputs; None where it cannot take such inputs, as with ids beyond its vocabulary."""
     try:
         return bench.outputs({name: array for name, array in inputs.items() if name != ORIGINAL})
+    except ParityError:
+        return None
+
+
+def _honest(bench: Bench, inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray] | None:
+    """What an honest deployment gives; None where it cannot take such inputs."""
+    if bench.honest is None:
+        return None
+    try:
+        return bench.honest({name: array for name, array in inputs.items() if name != ORIGINAL})
     except ParityError:
         return None
 

@@ -31,6 +31,7 @@ _FIRST = (
     "lint",
     "log",
     "network",
+    "pipeline",
     "repair",
     "verify",
     "evaluate",

@@ -1,41 +1,49 @@
-"""`parityscope doctor`: what can run here, what is missing and how to get it."""
+"""`parityscope doctor`: what can run here and in what arithmetic, what is known to be bad, what is missing and how to get it."""
 
 from __future__ import annotations
 
 import json
 import platform
-from typing import Annotated, Any
+from dataclasses import asdict
+from importlib.metadata import distributions
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from parityscope.errors import Exit, ParityError
 
-__all__ = ["NAME", "command"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["NAME", "command", "examine_machine"]
 
 NAME = "doctor"
 
+# Packages whose version changes results, by the beginning of their name.
+_PACKAGES = (
+    "onnx",
+    "openvino",
+    "torch",
+    "tensorrt",
+    "tritonclient",
+    "polygraphy",
+    "numpy",
+    "nvidia-cublas",
+    "nvidia-cuda-runtime",
+    "nvidia-cudnn",
+)
+_INDENT = 16
+
 
 def command(*, format_name: Annotated[str, typer.Option("--format", help="text or json.")] = "text") -> int:
-    """Lists every backend with what is missing, and the facts about this machine that change results."""
+    """Lists what can run here and in what arithmetic, what is missing, and the facts about this machine that change results."""
     if format_name not in {"text", "json"}:
         raise ParityError(f"doctor has no format {format_name!r}", fix="use --format text|json")
     found = examine_machine()
     if format_name == "json":
         print(json.dumps(found, indent=1, sort_keys=True))
-        return Exit.WITHIN
-    print(f"parityscope {found['parityscope']}, Python {found['python']}, {found['os']}")
-    print(f"CPU: {found['cpu']['name']} ({', '.join(found['cpu']['features']) or 'no features known'})")
-    for name, state in found["backends"].items():
-        print(f"\n{name:10} {state['title']}: {state['problem'] or 'ready, ' + state['version']}")
-        if state["fix"]:
-            print(f"{'':10} fix: {state['fix']}")
-        for key, value in state["facts"].items():
-            print(f"{'':10} {key}: {value}")
-    print("\nfacts that change results:")
-    for key, value in found["facts"].items():
-        print(f"{'':10} {key}: {value}")
-    for conflict in found["conflicts"]:
-        print(f"conflict: {conflict}")
+    else:
+        print("\n".join(_lines(found)))
     return Exit.WITHIN
 
 
@@ -44,9 +52,11 @@ def examine_machine() -> dict[str, Any]:
     import parityscope
     from parityscope.backends import backends
     from parityscope.backends._environment import cpu_facts, machine_facts
+    from parityscope.backends._gpu import find_driver
     from parityscope.environment import conflicts
+    from parityscope.installed import Machine, arithmetic_of, known_problems
 
-    states = {}
+    states: dict[str, dict[str, Any]] = {}
     for name, found in backends().items():
         probe = found.probe()
         states[name] = {
@@ -56,12 +66,84 @@ def examine_machine() -> dict[str, Any]:
             "fix": probe.fix,
             "facts": dict(probe.facts),
         }
+    driver = find_driver()
+    # After the probes: what they loaded is loaded by now.
+    facts = machine_facts()
+    if driver.gpus:
+        capabilities = (".".join(map(str, gpu.capability)) for gpu in driver.gpus)
+        facts = {**facts, "driver cuda": driver.cuda, "compute capability": ", ".join(capabilities)}
+        facts.setdefault("gpu", ", ".join(gpu.name for gpu in driver.gpus))
+    packages = _packages()
+    machine = Machine(
+        versions=packages,
+        features=frozenset(cpu_facts()["features"]),
+        capability=driver.gpus[0].capability if driver.gpus else None,
+        driver_cuda=driver.cuda,
+        backends=frozenset(name for name, state in states.items() if not state["problem"]),
+        variables=facts,
+        told={name: state["facts"] for name, state in states.items()},
+        linked=_linked(states),
+    )
     return {
         "parityscope": parityscope.__version__,
         "python": platform.python_version(),
         "os": platform.platform(),
         "cpu": cpu_facts(),
+        "gpu": asdict(driver),
+        "packages": packages,
         "backends": states,
-        "facts": (facts := machine_facts()),
+        "arithmetic": [asdict(one) for one in arithmetic_of(machine)],
+        "known": [asdict(one) for one in known_problems(machine)],
+        "facts": facts,
         "conflicts": list(conflicts(facts)),
     }
+
+
+def _packages() -> dict[str, str]:
+    """The installed packages that change results, with their versions."""
+    found = {}
+    for one in distributions():
+        name = (one.metadata["Name"] or "").lower().replace("_", "-")
+        if name.startswith(_PACKAGES):
+            found[name] = one.version
+    return dict(sorted(found.items()))
+
+
+def _linked(states: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+    """The CUDA major that each runtime was built for, as far as it tells."""
+    found = {}
+    torch = states["torch"]["facts"].get("cuda", "")
+    if torch[:1].isdigit():
+        found["torch"] = int(torch.partition(".")[0])
+    if not states["ort"]["problem"]:
+        from onnxruntime.capi import build_and_package_info as told
+
+        version = str(getattr(told, "cuda_version", ""))
+        if version[:1].isdigit():
+            found["onnxruntime-gpu"] = int(version.partition(".")[0])
+    return found
+
+
+def _lines(found: Mapping[str, Any]) -> Iterator[str]:
+    yield f"parityscope {found['parityscope']}, Python {found['python']}, {found['os']}"
+    yield f"CPU: {found['cpu']['name']} ({', '.join(found['cpu']['features']) or 'no features known'})"
+    gpus = [f"{one['name']}, capability {'.'.join(map(str, one['capability']))}" for one in found["gpu"]["gpus"]]
+    cuda = f", driver for CUDA {found['gpu']['cuda']}" if found["gpu"]["cuda"] else ""
+    yield f"GPU: {'; '.join(gpus) or found['gpu']['problem']}{cuda}"
+    for name, state in found["backends"].items():
+        yield f"\n{name:{_INDENT}} {state['title']}: {state['problem'] or 'ready, ' + state['version']}"
+        if state["fix"]:
+            yield f"{'':{_INDENT}} fix: {state['fix']}"
+        for key, value in state["facts"].items():
+            yield f"{'':{_INDENT}} {key}: {value}"
+    yield "\nwhat each really computes in:"
+    for one in found["arithmetic"]:
+        tf32 = "" if one["tf32"] == "none" else f", TF32 {one['tf32']}"
+        yield f"{one['target']:{_INDENT}} {one['computes']}{tf32}: {one['because']}"
+    yield "\nfacts that change results:"
+    for key, value in {**found["packages"], **found["facts"]}.items():
+        yield f"{'':{_INDENT}} {key}: {value}"
+    for one in found["known"]:
+        yield f"known to be bad: {one['problem']} ({one['source']}); fix: {one['fix']}"
+    for conflict in found["conflicts"]:
+        yield f"conflict: {conflict}"

@@ -115,8 +115,10 @@ def stored(claim: Claim, array: np.ndarray) -> np.ndarray:
     rounding = output_of(claim)
     if rounding is None or array.dtype.kind != "f":
         return np.asarray(array, np.float64)
+    # What a half-precision model computes is held by FP32 exactly.
+    wide = array if array.dtype.itemsize > 2 else array.astype(np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.asarray(rounding.apply(array), np.float64)
+        return np.asarray(rounding.apply(wide), np.float64)
 
 
 def output_of(claim: Claim) -> Rounding | None:

@@ -10,18 +10,25 @@ from __future__ import annotations
 from parityscope.study._budgets import known_metrics
 from parityscope.study._examine import Settings, examine
 from parityscope.study._folder import Study, load_study, prepare_folder
+from parityscope.study._pipeline import PIPELINE_SCHEMA, examine_pipeline
+from parityscope.study._pipeline_file import Pipeline, Stage, read_pipeline
 from parityscope.study._question import Posed, Question, posed
 from parityscope.study._resume import run_facts
 
 __all__ = [
+    "PIPELINE_SCHEMA",
+    "Pipeline",
     "Posed",
     "Question",
     "Settings",
+    "Stage",
     "Study",
     "examine",
+    "examine_pipeline",
     "known_metrics",
     "load_study",
     "posed",
     "prepare_folder",
+    "read_pipeline",
     "run_facts",
 ]

@@ -34,12 +34,17 @@ _SAMPLES = 4  # chosen: a hypothesis found on the first must hold on others, and
 _NO_TF32 = "NVIDIA_TF32_OVERRIDE=0"
 # The ONNX file as it stands: no optimizer may be what is told apart from the network.
 _CONVERTED = Target(backend="ort", options=(("optimization", "disabled"),))
+_SIMULATED = frozenset({"tf32", "f16", "bf16"})
 _RECORDED = "saved"  # the backend that answers only for what it has
 
 
 @contextlib.contextmanager
-def open_bench(case: Case, reference: Target, candidate: Target, names: Mapping[str, str]) -> Iterator[Bench]:
+def open_bench(
+    case: Case, reference: Target, candidate: Target, names: Mapping[str, str], worst: int | None = None
+) -> Iterator[Bench]:
     """The bench of a case while the block lasts; `names` maps the reference's outputs to the candidate's.
+
+    `worst` is the place in the data set of the sample that is furthest off: it is among the samples looked at.
 
     A recorded reference cannot be asked anything new: ONNX Runtime runs its model instead.
 
@@ -48,8 +53,10 @@ def open_bench(case: Case, reference: Target, candidate: Target, names: Mapping[
     """
     with contextlib.ExitStack() as held:
         asked = _Asked(case, reference, candidate, names, held)
+        asked.samples = _around(case.inputs.indices, worst)
+        origins = origins_of(reference, candidate)
         yield Bench(
-            samples=case.inputs.indices[:_SAMPLES],
+            samples=asked.samples,
             outputs=asked.outputs,
             inputs=lambda index: case.inputs.sample(index).arrays,
             reference=asked.reference,
@@ -61,9 +68,22 @@ def open_bench(case: Case, reference: Target, candidate: Target, names: Mapping[
                 **({_NO_TF32: asked.without_tf32} if candidate.backend == "command" else {}),
             },
             given=asked.given if reference.backend == _RECORDED else None,
-            origin={format_target(one): asked.runner(one) for one in (origins := origins_of(reference, candidate))},
+            origin={format_target(one): asked.runner(one) for one in origins},
             converted=asked.runner(_CONVERTED) if origins else None,
+            honest=asked.runner(_honest(case.policy.declared)),
         )
+
+
+def _honest(declared: str) -> Target:
+    """An honest deployment of this arithmetic: FP32 in other kernels, or a simulation."""
+    return Target(backend="sim", precision=declared) if declared in _SIMULATED else _CONVERTED
+
+
+def _around(indices: tuple[int, ...], worst: int | None) -> tuple[int, ...]:
+    """Samples that follow each other: the first ones, or, if the worst is none of them, those from the one before it."""
+    place = indices.index(worst) if worst in indices else 0
+    start = 0 if place < _SAMPLES else min(place - 1, len(indices) - _SAMPLES)
+    return indices[start : start + _SAMPLES]
 
 
 class _Asked:
@@ -74,6 +94,7 @@ class _Asked:
     ) -> None:
         options = tuple((key, value) for key, value in reference.options if key == "custom_ops")
         recorded = reference.backend == _RECORDED
+        self.samples = case.inputs.indices[:_SAMPLES]
         self._case = case
         self._runs_reference = Target(backend="ort", options=options) if recorded else reference
         self._given = reference
@@ -101,7 +122,7 @@ class _Asked:
     def candidate(self, index: int) -> Mapping[str, np.ndarray]:
         if not self._of_candidate:
             with open_target(self._case.model, self._runs_candidate, Capture()) as session:
-                for each in self._case.inputs.indices[:_SAMPLES]:
+                for each in self.samples:
                     self._of_candidate[each] = self._named(session.run(self._case.inputs.sample(each)))
         return self._of_candidate[index]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -59,7 +60,7 @@ def find_causes(
         triangles, absent = measure_triangle(case, known.reference, candidate, peer, known.names, chosen, progress)
         lap("peer")
     scene = _scene(known, explanations)
-    with open_bench(case, known.reference, candidate, known.names) as bench:
+    with open_bench(case, known.reference, candidate, known.names, _worst(known)) as bench:
         scene = replace(scene, bench=bench if known.verdict == "beyond" else None)
         diagnosis = diagnose_scene(scene, seconds=seconds, progress=progress)
     lap("causes")
@@ -67,6 +68,15 @@ def find_causes(
         diagnosis = try_repairs(case, known.reference, candidate, diagnosis, known.outputs, folder, progress)
         lap("repairs")
     return Causes(diagnosis=diagnosis, explanations=explanations, triangles=triangles, absent=tuple(absent))
+
+
+def _worst(known: Known) -> int | None:
+    """The sample of the largest output error, None if every sample is as good as the others."""
+    sizes = dict.fromkeys(known.case.inputs.indices, 0.0)
+    for found in known.run.per_sample.values():
+        for index, error in found:
+            sizes[index] = max(sizes.get(index, 0.0), math.inf if math.isnan(error) else error)
+    return max(sizes, key=lambda index: sizes[index]) if any(sizes.values()) else None
 
 
 def _scene(known: Known, explanations: Mapping[str, Explanation]) -> Scene:

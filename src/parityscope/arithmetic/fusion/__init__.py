@@ -36,8 +36,7 @@ class Kernel:
 
     `values` are the names of all that its nodes compute. `precision` is the short name of the format in which it takes
     its inputs and the operands of its products, `stored` of the one in which it writes what leaves it; "f32" is none.
-    `exact_inputs` are values that it takes as they are even so. `kind` says which pattern or layer it is. `accumulator`
-    is the format in which its depthwise convolutions add up their products; "f32" is none.
+    `exact_inputs` are values that it takes as they are even so. `kind` says which pattern or layer it is.
     """
 
     values: tuple[str, ...]
@@ -45,7 +44,6 @@ class Kernel:
     stored: str
     kind: str = ""
     exact_inputs: frozenset[str] = frozenset()
-    accumulator: str = "f32"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic._graphs import all_values, constant_tensor
-from parityscope.arithmetic.accumulating import is_depthwise
 from parityscope.arithmetic.fusion.folding import folded
 from parityscope.arithmetic.rounding import round_to
 from parityscope.arithmetic.sites import PRODUCTS, Plan, exact_uses, is_float
@@ -98,11 +97,6 @@ def planned(
         exact=steering,
         inner=frozenset(work.inner),
         constants=work.constants,
-        accumulated={
-            node: formats[kernel.accumulator]
-            for node, kernel in owner.items()
-            if kernel.accumulator in formats and is_depthwise(node)
-        },
     )
 
 

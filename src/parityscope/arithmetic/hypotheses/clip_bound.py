@@ -34,9 +34,10 @@ def _bounds(node: ir.Node) -> tuple[float, float]:
     if node.op_type == "Relu":
         return 0.0, np.inf
     low, high = array_of(node, 1), array_of(node, 2)
+    # The standard wants scalars; runtimes take one element of any rank, and files have it.
     return (
-        real(node, "min", -np.inf) if low is None else float(low),
-        real(node, "max", np.inf) if high is None else float(high),
+        real(node, "min", -np.inf) if low is None or low.size != 1 else float(low.reshape(())),
+        real(node, "max", np.inf) if high is None or high.size != 1 else float(high.reshape(())),
     )
 
 

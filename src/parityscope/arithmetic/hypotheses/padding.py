@@ -1,8 +1,8 @@
 """Padding of another value or on another side.
 
-Asked of Conv, pooling and Pad: begin and end exchanged, all padding at one side, SAME_UPPER for SAME_LOWER, the border
-repeated or mirrored where a constant belongs (and the reverse), zeros where a MaxPool ignores the outside, and another
-constant, which is fitted.
+Asked of Conv, pooling and Pad: begin and end exchanged, all padding at one side, SAME_UPPER for SAME_LOWER, TensorFlow's
+SAME for equal padding, the border repeated or mirrored where a constant belongs (and the reverse), zeros where a MaxPool
+ignores the outside, and another constant, which is fitted.
 
 Sources: ONNX operators Conv, MaxPool, AveragePool and Pad; frameworks put odd padding at different sides (TensorFlow
 SAME: at the end; Caffe: both sides).
@@ -47,8 +47,8 @@ def _applies(node: ir.Node, _graph: ir.Graph) -> bool:
     return node.op_type in _WINDOWED and (automatic.startswith("SAME") or any(integers(node, "pads", [])))
 
 
-def _sides(pads: list[int]) -> dict[str, list[int]]:
-    """Other ways to divide the same totals between begin and end."""
+def _sides(pads: list[int], strides: list[int] | None = None) -> dict[str, list[int]]:
+    """Other ways to divide the totals between begin and end, of a window that moves by `strides`."""
     half = len(pads) // 2
     begin, end = pads[:half], pads[half:]
     total = [first + last for first, last in zip(begin, end, strict=True)]
@@ -61,6 +61,10 @@ def _sides(pads: list[int]) -> dict[str, list[int]]:
         "the odd one of the padding lies at the end": [*less, *more],
         "the odd one of the padding lies at the begin": [*more, *less],
     }
+    if strides:
+        # Of a total that is one less, which leaves the size of the result where a stride of two drops the rest.
+        less_at_begin = [max(0, size - 1) if step > 1 else size for size, step in zip(begin, strides, strict=True)]
+        ways["padded as TensorFlow's SAME"] = [*less_at_begin, *end]
     fresh: dict[str, list[int]] = {}
     for words, way in ways.items():
         if way != pads and way not in fresh.values():
@@ -75,7 +79,7 @@ def _windowed(node: ir.Node, context: Context) -> Iterator[Variant]:
         yield Variant(words=f"padded as {other} and not {automatic}", rewrite=setting("auto_pad", other))
         return
     pads = integers(node, "pads", [])
-    for words, way in _sides(pads).items():
+    for words, way in _sides(pads, integers(node, "strides", [1] * (len(pads) // 2))).items():
         yield Variant(words=words, rewrite=setting("pads", way))
     if node.op_type == "AveragePool":
         return

@@ -10,6 +10,7 @@ import importlib
 from dataclasses import dataclass
 from typing import Any
 
+from parityscope.backends._gpu import find_driver
 from parityscope.errors import ParityError
 
 __all__ = ["Package", "capability_problem", "find_package", "gpu_problem"]
@@ -23,8 +24,6 @@ _FIX = {
 _FIRST_SUPPORTED = (8, 6)
 _RTX_CAPABILITIES = frozenset({(8, 0), (8, 6), (8, 9)})
 _RTX_MAJOR = 12
-# CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR in cuda.h.
-_CAPABILITY_ATTRIBUTES = (75, 76)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,21 +107,5 @@ def _load(name: str) -> tuple[Package | None, str]:
 
 def _capabilities() -> list[tuple[int, int]] | None:
     """The compute capability of each GPU that the CUDA driver has; None without a driver."""
-    import ctypes
-
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return None
-    count = ctypes.c_int(0)
-    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
-        return []
-    found = []
-    for device in range(count.value):
-        numbers = []
-        for attribute in _CAPABILITY_ATTRIBUTES:
-            number = ctypes.c_int(0)
-            driver.cuDeviceGetAttribute(ctypes.byref(number), attribute, device)
-            numbers.append(number.value)
-        found.append((numbers[0], numbers[1]))
-    return found
+    driver = find_driver()
+    return [gpu.capability for gpu in driver.gpus] if driver.cuda else None

@@ -31,6 +31,10 @@ __all__ = ["Recognised", "other_words", "placing_steps", "recognised"]
 
 _KNOWN = 1e-4  # 1 - R^2; see above
 
+# Or it leaves less than this, root mean square in levels of a byte. Libraries round to bytes behind each of two passes (0.41
+# of a level for two roundings), in fixed point (Pillow: 0.36 measured); of a picture of low contrast that is more than _KNOWN.
+_LEVELS = 0.5
+
 # Libraries round resized pixels in their own ways, and their fixed-point kernels are off by a level here and there, which
 # the search cannot copy. Two kernels that are not the same differ by more than a third of what no resize differs by; chosen.
 _LEAVES = 0.2
@@ -42,16 +46,20 @@ _POPULAR = ("bilinear-antialias", "bilinear")  # Pillow's and OpenCV's default
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recognised:
-    """The nearest known way from the images to the prepared arrays; `left` is the part of the variance that it leaves."""
+    """The nearest known way from the images to the prepared arrays.
+
+    `left` is the part of the variance that it leaves, `levels` the root mean square of that in levels of a byte.
+    """
 
     placing: Placing
     fit: Fit
     left: float
+    levels: float
 
     @property
     def is_known(self) -> bool:
         """Whether it is that way."""
-        return self.left <= _KNOWN
+        return self.left <= _KNOWN or self.levels <= _LEVELS
 
 
 def recognised(pictures: Sequence[np.ndarray], arrays: Sequence[np.ndarray], axis: int) -> Recognised:
@@ -62,7 +70,8 @@ def recognised(pictures: Sequence[np.ndarray], arrays: Sequence[np.ndarray], axi
     kernels = (replace(first.placing, kernel=kernel, whole=whole) for kernel in KERNELS for whole in (True, False))
     found = _best(pictures[place], arrays[place], axis, [first.placing, *kernels])
     fits = [_fit(found.placing, each, array, axis) for each, array in zip(pictures, arrays, strict=True)]
-    return replace(found, left=max(_left(fit) for fit in fits))
+    levels = max(_levels(fit, array) for fit, array in zip(fits, arrays, strict=True))
+    return replace(found, left=max(_left(fit) for fit in fits), levels=levels)
 
 
 def placing_steps(image: Image, known: Recognised) -> list[Step]:
@@ -123,7 +132,7 @@ def _best(picture: np.ndarray, array: np.ndarray, axis: int, placings: Iterable[
     for placing in dict.fromkeys(placings):
         fit = _fit(placing, picture, array, axis)
         if found is None or _left(fit) < found.left:
-            found = Recognised(placing=placing, fit=fit, left=_left(fit))
+            found = Recognised(placing=placing, fit=fit, left=_left(fit), levels=_levels(fit, array))
         if fit.is_exact:
             break
     if found is None:
@@ -133,6 +142,14 @@ def _best(picture: np.ndarray, array: np.ndarray, axis: int, placings: Iterable[
 
 def _left(fit: Fit) -> float:
     return 1.0 if np.isnan(fit.r2) else 1.0 - fit.r2
+
+
+def _levels(fit: Fit, array: np.ndarray) -> float:
+    """What the fit leaves of the array, in levels; the worst channel is taken for the one that varies least."""
+    gain = min((abs(each) for each in fit.gain), default=0.0)
+    channels = np.moveaxis(np.asarray(array, np.float64), fit.axis, 0)
+    spread = min(float(channel.std()) for channel in channels)
+    return float(np.sqrt(max(0.0, _left(fit))) * spread / gain) if gain else np.inf
 
 
 def _fit(placing: Placing, picture: np.ndarray, array: np.ndarray, axis: int) -> Fit:

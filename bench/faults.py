@@ -1,0 +1,179 @@
+"""Runs the planted-fault suite and writes docs/faults.md: figures with intervals, and what was taken for what.
+
+    python bench/faults.py results.jsonl [--sample N] [--processes N] [--page]
+
+N cases of every fault, each with its clean twin; outcomes are added to the file as they come, and what it holds is not run again.
+With --page the page is written from all outcomes in the file, however many there are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from parityscope.faults import FAMILIES, faults
+from parityscope.faults.cases import cases
+from parityscope.faults.results import read_outcomes, run_all
+from parityscope.faults.subjects import SUBJECTS
+from parityscope.faults.tables import PARTS, Share, figures, matrix
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from parityscope.faults import Fault, Outcome
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "faults.md"
+ROWS = {
+    "first": "right cause first",
+    "three": "right cause among the first three",
+    "region": "right region first, where there is one",
+    "repair": "the known repair offered first, where there is one",
+    "false causes": "clean twins blamed for a cause",
+    "false verdicts": "clean twins blamed, or called beyond",
+}
+HEAD = """# Planted faults
+
+How often a diagnosis is right is measured on deployments whose fault is known: a clean model and an injected cause, with what
+a user would have, and nothing else: a recording, another ONNX file, a precision, a program with a bug. Each has a clean twin,
+the same model and inputs deployed honestly in FP32, TF32, FP16 or BF16.
+
+```console
+$ parityscope faults --list
+$ parityscope faults inputs_exchanged --small
+```
+
+<!-- not run: it takes hours -->
+```console
+$ parityscope faults --sample 5 --processes 2 --results results.jsonl
+```
+
+`--family BND` runs a family, `--part tuning` or `--part held-out` a part. A case is drawn from a generator that its own name
+seeds, so that it can be run alone. Outcomes are added to the file of `--results`, and what that holds is not run again.
+
+**A fault is one file** of `src/parityscope/faults/planted/`: what really happens in such a deployment, the code that has to come
+first and others that would be right too, stated before anything is run, and a function that plants it. One that moves the
+outputs by less than four times what honest arithmetic does, or than 1e-5, is drawn again: nobody could find it.
+
+**Judged** by these rules. *Cause first*: the first finding that is no mere information has the expected code or one stated to be
+right too. For faults that are no cause (data that are no data) the fact is told, and nothing is called a cause. *Region
+first*: the tensor that the first finding names, or the first suspect where it names none, is one at which the fault can be
+seen first. *Blamed*: a finding of the role "cause" in a clean twin. A diagnosis that crashes counts as wrong; one that refuses
+to begin is listed at the end.
+
+**Kept apart.** A third of the models and a third of the parameters are kept apart by a hash of their names while checks are
+tuned: {held}. Their figures stand beside the others.
+
+Made by `bench/faults.py`.
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--sample", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--page", action="store_true")
+    arguments = parser.parse_args()
+    known = faults()
+    if arguments.sample:
+        chosen = list(cases(known, arguments.sample))
+        run_all(chosen, known, path=arguments.results, processes=arguments.processes, told=_tell)
+    if arguments.page:
+        PAGE.write_text("\n".join(page(read_outcomes(arguments.results), known)) + "\n", encoding="utf-8")
+
+
+def page(outcomes: Sequence[Outcome], known: Mapping[str, Fault]) -> Iterator[str]:
+    """The lines of the page."""
+    held = sorted({one.case.subject for one in outcomes if one.case.held == "model"})
+    yield HEAD.format(held=f"of the models {', '.join(f'`{name}`' for name in held)}")
+    yield from _figures(figures(outcomes))
+    yield from _families(outcomes)
+    yield from _matrix(outcomes, known)
+    yield from _blamed(outcomes)
+    yield from _left_out(outcomes)
+
+
+def _figures(found: Mapping[str, Any]) -> Iterator[str]:
+    yield "## Figures\n"
+    yield f"|  | {' | '.join(PARTS)} |"
+    yield "| --- |" + " --- |" * len(PARTS)
+    counts = [f"{found[part]['faulty']} and {found[part]['clean']}" for part in PARTS]
+    yield f"| faulty and clean cases | {' | '.join(counts)} |"
+    for key, words in ROWS.items():
+        yield f"| {words} | {' | '.join(_share(found[part][key]) for part in PARTS)} |"
+    yield f"| seconds: median, ninth decile, most | {' | '.join(_three(found[part]['seconds']) for part in PARTS)} |"
+    yield f"| experiments: median, ninth decile, most | {' | '.join(_three(found[part]['experiments']) for part in PARTS)} |"
+    yield "\nShares with 95 % Wilson intervals. Seconds are of one diagnosis in one process.\n"
+
+
+def _share(share: Share) -> str:
+    if not share.count:
+        return "-"
+    words = f"{share.hits} of {share.count}: {100 * share.hits / share.count:.1f} %"
+    return f"{words} ({100 * share.low:.1f} to {100 * share.high:.1f})"
+
+
+def _three(values: tuple[float, float, float]) -> str:
+    return ", ".join(f"{value:.0f}" if value >= 10 else f"{value:.1f}" for value in values)
+
+
+def _families(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    yield "## By family and by model\n"
+    yield "| family | faults | cause first | region first |\n| --- | --- | --- | --- |"
+    for family in FAMILIES:
+        chosen = [one for one in outcomes if one.family == family and not one.error and not one.case.clean]
+        row = figures(chosen)["all"]
+        count = len({one.case.fault for one in chosen})
+        yield f"| {family} | {count} | {_share(row['first'])} | {_share(row['region'])} |"
+    yield "\n| model | cause first | clean twins blamed |\n| --- | --- | --- |"
+    for name in SUBJECTS:
+        row = figures([one for one in outcomes if one.case.subject == name])["all"]
+        if row["faulty"] or row["clean"]:
+            yield f"| {name} | {_share(row['first'])} | {_share(row['false verdicts'])} |"
+    yield ""
+
+
+def _matrix(outcomes: Sequence[Outcome], known: Mapping[str, Fault]) -> Iterator[str]:
+    """One row a fault: expected, and what came first how often."""
+    yield "## What was taken for what\n"
+    yield "| fault | expected (also right) | first finding |\n| --- | --- | --- |"
+    found = matrix(outcomes)
+    for name in sorted(found, key=lambda one: (FAMILIES.index(known[one].family), one)):
+        fault, row = known[name], found[name]
+        also = f" ({', '.join(fault.accepted)})" if fault.accepted else ""
+        said = ", ".join(f"{code} {count}" for code, count in row.most_common())
+        yield f"| {fault.title} | {fault.expected}{also} | {said} |"
+    yield ""
+
+
+def _blamed(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    blamed = [one for one in outcomes if one.case.clean and one.blamed]
+    if blamed:
+        yield "## Clean twins that were blamed\n"
+        for one in blamed:
+            yield f"* `{one.case.key}` ({one.words}): {', '.join(one.blamed)}"
+        yield ""
+
+
+def _left_out(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    reasons = Counter(one.error for one in outcomes if one.error)
+    if reasons:
+        yield "## Not examined\n"
+        for reason, count in reasons.most_common():
+            yield f"* {count}: {reason}"
+
+
+def _tell(outcome: Outcome) -> None:
+    print(
+        outcome.case.key,
+        outcome.first if not outcome.case.clean else outcome.blamed,
+        f"{outcome.seconds:.1f} s",
+        file=sys.stderr,
+    )
+
+
+if __name__ == "__main__":
+    main()

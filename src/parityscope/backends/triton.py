@@ -1,0 +1,238 @@
+"""A model of a running Triton Inference Server, over HTTP: `triton?url=localhost:8000&name=resnet`.
+
+**What runs.** The server's model, as its clients meet it: batching, ensembles and pre- and postprocessing included. Inputs and
+outputs go strictly by name. Before the first request the server's metadata is held against the ONNX model: names, types,
+number of dimensions, and every dimension that both fix. A difference is an error, because a request that fits by chance would
+be compared all the same.
+
+**Types.** Tensors travel in binary, so nothing is lost in text. Outputs in FP16 or BF16 are given in the float type that the
+ONNX model declares. What the server computes in it does not tell: declare it (`triton:f16?…`).
+
+**Versions.** Without `version=` the server chooses by its policy, the newest as a rule; what it has is told in the study's
+environment. Intermediate tensors are not shown.
+
+Any server that speaks the KServe V2 protocol over HTTP will do. Source: Triton's documentation, "HTTP/REST and GRPC Protocol" and
+"Binary Tensor Data Extension".
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from parityscope.backends import Backend, Capture, Probe, Session
+from parityscope.backends.command import seconds
+from parityscope.errors import ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from parityscope.case import Model, Sample
+    from parityscope.records import Target, ValueInfo
+
+__all__ = ["BACKEND"]
+
+_DEFAULT_WAIT_S = 60.0  # chosen: an answer that takes longer is taken for a server that hangs; wait= changes it
+_MESSAGE = 400  # characters of a server's message that are shown
+
+# The protocol's names of types; those that it lacks cannot be served.
+_TYPES = {
+    "bool": "BOOL",
+    "uint8": "UINT8",
+    "uint16": "UINT16",
+    "uint32": "UINT32",
+    "uint64": "UINT64",
+    "int8": "INT8",
+    "int16": "INT16",
+    "int32": "INT32",
+    "int64": "INT64",
+    "float16": "FP16",
+    "float32": "FP32",
+    "float64": "FP64",
+    "bfloat16": "BF16",
+    "str": "BYTES",
+}
+_HALVES = {"FP16", "BF16"}
+_FLOATS = {"float32", "float64"}
+
+
+def _probe() -> Probe:
+    try:
+        import tritonclient
+        import tritonclient.http
+    except ImportError as error:
+        return Probe(problem=f"tritonclient cannot be imported: {error}", fix="pip install 'parityscope[triton]'")
+    from importlib.metadata import version
+
+    return Probe(version=version(tritonclient.__name__))
+
+
+@contextlib.contextmanager
+def _open(model: Model, target: Target, _capture: Capture) -> Iterator[Session]:
+    from tritonclient.http import InferenceServerClient, InferInput, InferRequestedOutput
+
+    url, name, version = _address(target), target.option("name"), target.option("version")
+    wait = seconds(target.option("wait"), _DEFAULT_WAIT_S)
+    where = f"{url}, model {name}"
+    with _told("reaching it", where, wait):
+        client = InferenceServerClient(url, connection_timeout=wait, network_timeout=wait)
+    with contextlib.closing(client):
+        server, described = _ask(client, name, version, where, wait)
+        _check(model, described, where)
+        served = {one["name"]: one["datatype"] for one in described["outputs"]}
+
+        def run(sample: Sample) -> Mapping[str, np.ndarray]:
+            given = []
+            for value in model.inputs:
+                array = np.asarray(sample.arrays[value.name], order="C")
+                one = InferInput(value.name, list(array.shape), _TYPES[value.dtype])
+                given.append(one.set_data_from_numpy(array, binary_data=True))
+            wanted = [InferRequestedOutput(value.name, binary_data=True) for value in model.outputs]
+            with _told(f"answering sample {sample.name}", where, wait):
+                answer = client.infer(name, given, model_version=version, outputs=wanted)
+                arrays = {value.name: answer.as_numpy(value.name) for value in model.outputs}
+            return {
+                value.name: _typed(arrays[value.name], served[value.name], value.dtype)
+                for value in model.outputs
+                if arrays[value.name] is not None
+            }
+
+        yield Session(
+            run=run,
+            environment={
+                "triton": f"{server.get('name', 'server')} {server.get('version', '')}".strip(),
+                "model version": version or f"of {', '.join(described.get('versions', ())) or 'unknown'}",
+                "platform": str(described.get("platform", "")),
+            },
+        )
+
+
+def _address(target: Target) -> str:
+    if not target.option("name"):
+        raise ParityError("triton needs the name of a model", fix="write triton?url=localhost:8000&name=MODEL")
+    url = target.option("url", "localhost:8000")
+    if "://" in url:
+        raise ParityError(f"url={url!r} has a scheme", fix="write HOST:PORT, for example url=localhost:8000")
+    return url
+
+
+def _ask(client: Any, name: str, version: str, where: str, wait: float) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """What the server says of itself and of the model."""
+    with _told("asking whether it is alive", where, wait):
+        if not client.is_server_live():
+            raise ParityError(
+                "the server is there and not alive", where=where, fix="look into its log, and wait for it"
+            )
+    with _told("asking for its models", where, wait):
+        server = client.get_server_metadata()
+        described = client.get_model_metadata(name)
+    has = [str(one) for one in described.get("versions", ())]
+    if version and has and version not in has:
+        raise ParityError(
+            f"the server has no version {version} of the model, it has {', '.join(has)}",
+            where=where,
+            fix=f"write version={has[-1]}, or leave version= out",
+        )
+    with _told("asking whether the model is ready", where, wait):
+        ready = client.is_model_ready(name, version)
+    if not ready:
+        raise ParityError(
+            "the model is known to the server and not ready", where=where, fix="look into its log, or load the model"
+        )
+    if version:
+        with _told("asking for the version", where, wait):
+            described = client.get_model_metadata(name, version)
+    return server, described
+
+
+def _check(model: Model, described: Mapping[str, Any], where: str) -> None:
+    """Whether the server's model is this one, as far as its metadata tells."""
+    inputs = {one["name"]: one for one in described["inputs"]}
+    outputs = {one["name"]: one for one in described["outputs"]}
+    missing = [value.name for value in model.inputs if value.name not in inputs]
+    extra = sorted(set(inputs) - {value.name for value in model.inputs})
+    unserved = [value.name for value in model.outputs if value.name not in outputs]
+    if missing or extra or unserved:
+        parts = [
+            f"it has no input {', '.join(missing)}" if missing else "",
+            f"it also takes {', '.join(extra)}" if extra else "",
+            f"it gives no output {', '.join(unserved)}" if unserved else "",
+        ]
+        raise ParityError(
+            f"the server's model is not this one: {'; '.join(part for part in parts if part)}",
+            where=where,
+            fix=f"it takes {', '.join(inputs)} and gives {', '.join(outputs)}: give the model that is served, or rename there",
+        )
+    for value in model.inputs:
+        _check_one("input", value, inputs[value.name], where, halves=False)
+    for value in model.outputs:
+        _check_one("output", value, outputs[value.name], where, halves=True)
+
+
+def _check_one(kind: str, value: ValueInfo, served: Mapping[str, Any], where: str, *, halves: bool) -> None:
+    """One tensor's type and shape; an output may be a half where a float is declared."""
+    wanted, has = _TYPES.get(value.dtype, value.dtype), str(served["datatype"])
+    narrowed = halves and has in _HALVES and value.dtype in _FLOATS
+    if has != wanted and not narrowed:
+        raise ParityError(
+            f"{kind} {value.name} is {has} in the server and {wanted} in the model",
+            where=where,
+            fix="serve the model with the same types, or compare with the model that is served",
+        )
+    shape = [int(size) for size in served["shape"]]
+    if value.shape is None:
+        return
+    fits = len(shape) == len(value.shape) and all(
+        size < 0 or not isinstance(dim, int) or dim == size for dim, size in zip(value.shape, shape, strict=True)
+    )
+    if not fits:
+        raise ParityError(
+            f"{kind} {value.name} has shape {shape} in the server and {list(value.shape)} in the model",
+            where=where,
+            fix="in config.pbtxt, max_batch_size adds a dimension in front: set it to 0, or leave the batch out of dims",
+        )
+
+
+def _typed(array: np.ndarray, served: str, declared: str) -> np.ndarray:
+    return array.astype(declared) if served in _HALVES and declared in _FLOATS else array
+
+
+@contextlib.contextmanager
+def _told(doing: str, where: str, wait: float) -> Iterator[None]:
+    """Turns whatever the client raises (its own, the socket's, the HTTP library's) into one error."""
+    try:
+        yield
+    except ParityError:
+        raise
+    except Exception as error:
+        kind = type(error).__name__
+        words = " ".join(str(error).split())[:_MESSAGE] or kind
+        if isinstance(error, ConnectionRefusedError | ConnectionResetError) or "gaierror" in kind:
+            problem, fix = f"no server answers: {words}", "start it, or give its HTTP port: url=HOST:8000"
+        elif isinstance(error, TimeoutError) or "timed out" in words or "Timeout" in kind:
+            problem, fix = (
+                f"the server took longer than {wait:g} s when {doing}",
+                "write wait=SECONDS, or look into its log",
+            )
+        else:
+            problem = f"the server failed when {doing}: {words}"
+            fix = "look into the server's log; `curl HOST:8000/v2/models/NAME` shows what it has"
+        raise ParityError(problem, where=where, fix=fix) from error
+
+
+BACKEND = Backend(
+    name="triton",
+    title="Triton Inference Server (HTTP)",
+    options={
+        "url": "HOST:PORT of its HTTP service (default localhost:8000)",
+        "name": "the model's name in the server",
+        "version": "the model's version (default: as the server's policy says)",
+        "wait": "seconds that one answer may take (default 60)",
+    },
+    precisions=("f32", "tf32", "f16", "bf16", "int8"),
+    observes=False,
+    probe=_probe,
+    open=_open,
+)

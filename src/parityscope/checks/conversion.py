@@ -1,0 +1,172 @@
+"""The conversion to ONNX changed what the network computes.
+
+What goes wrong: the exported file is another function than the network: an operator is translated with another convention,
+a branch or a number was fixed while it was traced, the wrong weights or the wrong mode were exported. Everything built from
+that file inherits it, and whoever compares only the engine with the file finds nothing.
+
+How it shows: an engine that agrees with its ONNX file, and a product that is worse than in training.
+
+How we test for it: with the network on one side (`torch?module=…` or `program=…`), the conversion is a stage of its own. The
+network in FP32 and the ONNX file in ONNX Runtime, optimizer off, get the same inputs. If they are further apart than FP32
+rounding the conversion is at fault, for as much of the error as is gone when the deployment is held against the file
+instead. If they agree, the fault comes in after the conversion.
+
+What it is confused with: train mode (EXP002) and traced constants (EXP003), which say what the conversion did; a network and a
+file of different versions, which look the same; TF32 or reduced precision on the network's side, which is switched off here.
+
+How to repair: hold the network against the file (`--reference ort --candidate 'torch?module=…'`): localization then names
+the module at which they part. Export again with that module rewritten, or with the exporter's other way (`dynamo=True`).
+
+Sources: PyTorch documentation, torch.onnx.verification; NVIDIA/TensorRT issues 2577, 3118 (right engine, wrong export).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks._common import number
+from parityscope.checks._conversion import worst
+from parityscope.checks._reproducing import RUN_S, refuted
+from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from parityscope.checks import Bench, Scene
+    from parityscope.checks._reproducing import Misfit
+
+__all__ = ["CHECK"]
+
+_CODE = "EXP001"
+# Chosen: a claim that says where, and not what was done, stands behind one that says both.
+_GENERAL = 0.9
+_TITLE = "The conversion changed what the network computes"
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    bench = scene.bench
+    if bench is None or bench.converted is None:
+        return
+    experiment = Experiment(
+        check=_CODE,
+        claim="the ONNX file computes something else than the network",
+        change="run the network in FP32 and the file in ONNX Runtime, optimizer off, on the same inputs",
+        measure="worst relative L2 error of the outputs",
+        if_true="more than FP32 rounding",
+        if_false="FP32 rounding: the fault comes in after the conversion",
+        cost_s=2 * RUN_S,
+    )
+    yield Proposal(experiment=experiment, test=lambda: _tested(scene, bench, experiment))
+
+
+def _tested(scene: Scene, bench: Bench, experiment: Experiment) -> Result:
+    if bench.converted is None:
+        raise ValueError("nothing was converted")
+    network = next(iter(bench.origin))
+    converted, original = bench.converted, bench.origin[network]
+    strict = replace(scene, declared="f32", executed="")
+    stage = worst(strict, bench, original, converted)
+    said = f"the network and the file are {number(stage.error)} apart"
+    if stage.fits:
+        return refuted(experiment, stage, f"{said}, as FP32 rounding allows: the fault comes in after the conversion")
+    whole = worst(scene, bench, bench.reference, bench.candidate)
+    # The network itself may be the candidate; then the conversion is all that there is between the sides.
+    ours = scene.candidate.backend == "torch"
+    left = stage if ours else worst(scene, bench, converted, bench.candidate)
+    share = 1.0 if ours else left.share(whole)
+    because = said if ours else f"{said}; the deployment is {number(left.error)} from the file"
+    evidence = Evidence(
+        experiment=experiment,
+        outcome="supports",
+        before=whole.error,
+        after=0.0 if ours else left.error,
+        because=because,
+    )
+    return Result(evidence=evidence, finding=_finding(scene, network, stage, share, evidence))
+
+
+def _finding(scene: Scene, network: str, stage: Misfit, share: float, evidence: Evidence) -> Finding:
+    suspects = scene.localization.suspects if scene.localization else ()
+    part = suspects[0].site if suspects and scene.candidate.backend == "torch" else None
+    where = f" They part at {part.scope or part.node or part.tensor}." if part else ""
+    return Finding(
+        code=_CODE,
+        title=_TITLE,
+        role="cause",
+        claim=f"The conversion is at fault: {evidence.because}.{where}",
+        confidence=min(_GENERAL, 1.0 - 1.0 / stage.over),
+        confidence_from="one minus FP32 rounding's part of what lies between the network and the file, at most 0.9",
+        site=part,
+        share=share,
+        evidence=(evidence,),
+        repairs=(
+            OfferedRepair(
+                repair="export_again",
+                text="export again with that module rewritten, or with the exporter's other way (dynamo=True or False)"
+                if part
+                else "find the module at which network and file part, then export it again",
+                command="" if part else f"parityscope diagnose {scene.model.path.name} --candidate '{network}'",
+            ),
+        ),
+        details={"network": network, "apart": stage.error},
+    )
+
+
+_MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[2,8] x) => (float[2,8] y) {
+  a = MatMul(x, w)
+  y = LeakyRelu<alpha = 0.01>(a)
+}"""
+_NETWORK = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.linspace(-1, 1, 64).reshape(8, 8))
+
+    def forward(self, x):
+        return torch.nn.functional.leaky_relu(x @ self.weight, SLOPE)
+
+def make():
+    return Net()
+"""
+_CONSTANTS = {"w": np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8)}
+_X = {"x": np.random.default_rng(71).normal(size=(2, 8)).astype(np.float32)}
+_OTHER, _SAME = _NETWORK.replace("SLOPE", "0.1"), _NETWORK.replace("SLOPE", "0.01")
+_OURS = "{network}"
+
+CHECK = Check(
+    code=_CODE,
+    title=_TITLE,
+    propose=_propose,
+    holds=(
+        Example(model=_MODEL, inputs=_X, constants=_CONSTANTS, network=_OTHER, reference=_OURS, candidate="ort"),
+        Example(model=_MODEL, inputs=_X, constants=_CONSTANTS, network=_OTHER, candidate=_OURS),
+    ),
+    holds_not=(
+        # The export is right, and the deployment is not: in a lower precision, and with another slope.
+        Example(
+            model=_MODEL,
+            inputs=_X,
+            constants=_CONSTANTS,
+            network=_SAME,
+            reference=_OURS,
+            candidate="sim:bf16",
+            declared="f32",
+        ),
+        Example(
+            model=_MODEL,
+            candidate_model=_MODEL.replace("0.01", "0.1"),
+            inputs=_X,
+            constants=_CONSTANTS,
+            network=_SAME,
+            reference=_OURS,
+            candidate="ort",
+        ),
+        Example(model=_MODEL, inputs=_X, constants=_CONSTANTS, candidate="sim:bf16", declared="f32"),
+    ),
+)

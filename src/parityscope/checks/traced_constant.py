@@ -1,0 +1,205 @@
+"""Tracing made a constant of what depends on the input.
+
+What goes wrong: an exporter that follows one example through the network writes down what it saw. A number taken out of a
+tensor (`int(x.sum())`, `x.shape[0]` in Python arithmetic, `.item()`), a branch on a value, a loop over a length become what they
+were for the example. The file is right for the example and for what resembles it.
+
+How it shows: an input that changes nothing; samples of one size that are right and of another size that are wrong.
+
+How we test for it: each input is changed, one at a time, in the network and in the file. Where the network's outputs follow
+and the file's do not move by a bit, the input was traced away. And samples are grouped by their sizes: where network and file
+agree on all samples of one size and on none of another, a size was.
+
+What it is confused with: an input that did not arrive (BND002), where the file would follow it; train mode (EXP002).
+
+How to repair: compute it with tensor operations (`torch.where`, `x.size(0)` inside them); export with dynamic shapes
+(`dynamic_shapes=`, `dynamic_axes=`); for a branch, `torch.cond`, or `dynamo=True`, which refuses what it cannot follow.
+
+Sources: PyTorch documentation, torch.onnx, "Tracing vs Scripting" and TracerWarning; torch.export, "Dynamic shapes".
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks._conversion import each
+from parityscope.checks._reproducing import RUN_S, misfit, refuted, same_arrays
+from parityscope.errors import ParityError
+from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from parityscope.checks import Bench, Scene
+
+__all__ = ["CHECK"]
+
+_CODE = "EXP003"
+_TITLE = "Tracing made a constant of what depends on the input"
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    bench = scene.bench
+    if bench is None or bench.converted is None:
+        return
+    for value in scene.model.inputs:
+        yield _input_proposal(scene, bench, value.name)
+    if len(_sizes(bench)) > 1:
+        yield _size_proposal(scene, bench)
+
+
+def _input_proposal(scene: Scene, bench: Bench, name: str) -> Proposal:
+    experiment = Experiment(
+        check=_CODE,
+        claim=f"the file does not follow input {name}",
+        change=f"change {name} in the network and in the file",
+        measure="whether outputs move",
+        if_true="the network's do, the file's stay as they are to the bit",
+        if_false="the file's move",
+        cost_s=3 * RUN_S,
+    )
+    return Proposal(experiment=experiment, test=lambda: _tested_input(scene, bench, name, experiment))
+
+
+def _tested_input(scene: Scene, bench: Bench, name: str, experiment: Experiment) -> Result:
+    if bench.converted is None:
+        raise ValueError("nothing was converted")
+    network = next(iter(bench.origin.values()))
+    inputs = bench.inputs(bench.samples[0])
+    changed = {**inputs, name: _changed(inputs[name])}
+    if same_arrays(changed, inputs):
+        return refuted(experiment, None, "its values are all alike, so there is nothing to exchange")
+    try:
+        file = bench.converted(inputs), bench.converted(changed)
+        own = network(inputs), network(changed)
+    except ParityError as error:
+        return refuted(experiment, None, f"a side refuses it: {error.problem}")
+    before = misfit(scene, *own)
+    if not same_arrays(*file):
+        return refuted(experiment, before, "the file's outputs move")
+    if before.fits:
+        return refuted(experiment, None, "the network does not follow it either")
+    because = f"with {name} changed the network's outputs move and the file's stay as they are to the bit"
+    evidence = Evidence(experiment=experiment, outcome="supports", before=before.error, after=0.0, because=because)
+    return Result(evidence=evidence, finding=_finding(f"Input {name} was traced away: {because}.", name, evidence))
+
+
+def _size_proposal(scene: Scene, bench: Bench) -> Proposal:
+    experiment = Experiment(
+        check=_CODE,
+        claim="the file is right for one size of its inputs only",
+        change="none: samples are grouped by their sizes",
+        measure="the samples on which network and file agree",
+        if_true="all of one size, none of another",
+        if_false="some or none of each size",
+        cost_s=4 * RUN_S,
+    )
+    return Proposal(experiment=experiment, test=lambda: _tested_sizes(scene, bench, experiment))
+
+
+def _tested_sizes(scene: Scene, bench: Bench, experiment: Experiment) -> Result:
+    if bench.converted is None:
+        raise ValueError("nothing was converted")
+    strict = replace(scene, declared="f32", executed="")
+    found = each(strict, bench, next(iter(bench.origin.values())), bench.converted)
+    right: list[str] = []
+    wrong: list[str] = []
+    mixed: list[str] = []
+    for size, members in _sizes(bench).items():
+        fit = {found[index].fits for index in members}
+        (mixed if len(fit) > 1 else right if fit == {True} else wrong).append(size)
+    worst = max(found.values(), key=lambda one: one.over)
+    if mixed or not (right and wrong):
+        return refuted(experiment, worst, "whether they agree does not go by size")
+    because = f"network and file agree for {'; '.join(right)} and not for {'; '.join(wrong)}"
+    evidence = Evidence(experiment=experiment, outcome="supports", before=worst.error, after=0.0, because=because)
+    return Result(evidence=evidence, finding=_finding(f"A size was traced as a constant: {because}.", "", evidence))
+
+
+def _sizes(bench: Bench) -> dict[str, list[int]]:
+    """The samples by the shapes of their inputs, in words."""
+    found: dict[str, list[int]] = {}
+    for index in bench.samples:
+        words = ", ".join(f"{name} {list(array.shape)}" for name, array in bench.inputs(index).items())
+        found.setdefault(words, []).append(index)
+    return found
+
+
+def _changed(array: np.ndarray) -> np.ndarray:
+    """The same elements in the opposite order, which no type and no range forbids; floats a little larger as well."""
+    turned = array.ravel()[::-1].reshape(array.shape)
+    # An average over all elements would not notice their order.
+    return (turned * 1.25).astype(array.dtype) if array.dtype.kind == "f" else turned
+
+
+def _finding(claim: str, name: str, evidence: Evidence) -> Finding:
+    return Finding(
+        code=_CODE,
+        title=_TITLE,
+        role="cause",
+        claim=claim,
+        confidence=1.0,
+        confidence_from="outputs that are equal to the bit, or samples that part by size without exception",
+        evidence=(evidence,),
+        repairs=(
+            OfferedRepair(
+                repair="export_dynamic",
+                text="compute it with tensor operations instead of Python numbers and branches, and export with dynamic shapes",
+            ),
+        ),
+        details={"input": name},
+    )
+
+
+_TRACED = (
+    """<ir_version: 8, opset_import: ["" : 17]> g (float[N,8] x, float[4] k) => (float[N,8] y) { y = Mul(x, c) }"""
+)
+_FOLLOWED = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,8] x, float[4] k) => (float[N,8] y) {
+  s = ReduceSum<keepdims = 0>(k)
+  y = Mul(x, s)
+}"""
+_NETWORK = """
+import torch
+
+class Net(torch.nn.Module):
+    def forward(self, x, k):
+        return x * k.sum()
+
+def make():
+    return Net()
+"""
+_RNG = np.random.default_rng(73)
+_INPUTS: Mapping[str, np.ndarray] = {
+    "x": _RNG.normal(size=(2, 8)).astype(np.float32),
+    "k": np.array([0.5, 1.0, 2.0, 4.0], np.float32),
+}
+_CONSTANTS = {"c": np.array(6.0, np.float32)}
+_OURS = "{network}"
+
+CHECK = Check(
+    code=_CODE,
+    title=_TITLE,
+    propose=_propose,
+    holds=(
+        Example(
+            model=_TRACED, inputs=_INPUTS, constants=_CONSTANTS, network=_NETWORK, reference=_OURS, candidate="ort"
+        ),
+        Example(model=_TRACED, inputs=_INPUTS, constants=_CONSTANTS, network=_NETWORK, candidate=_OURS),
+    ),
+    holds_not=(
+        Example(
+            model=_FOLLOWED,
+            inputs=_INPUTS,
+            network=_NETWORK.replace("x * k.sum()", "x * k.mean()"),
+            reference=_OURS,
+            candidate="ort",
+        ),
+        Example(
+            model=_FOLLOWED, inputs=_INPUTS, network=_NETWORK, reference=_OURS, candidate="sim:bf16", declared="f32"
+        ),
+    ),
+)

@@ -1,0 +1,158 @@
+"""The network was exported, or is run, in training mode.
+
+What goes wrong: without `model.eval()` a normalization over the batch uses the statistics of the batch at hand instead of the
+trained ones, and Dropout puts random zeros in. The exporter keeps the mode that it is told to keep; a program that loads the
+network for comparison may forget it as well.
+
+How it shows: the answer to one sample depends on the others in its batch; accuracy below that of training; with Dropout, answers
+that change from run to run.
+
+How we test for it: the network is run again with its normalizations over the batch in training mode, Dropout out, and with all
+in eval mode. If one of these gives the ONNX file's outputs, and the mode as given does not, the mode is the cause. Dropout
+that was left in the file is random, so no run reproduces it: `parityscope lint` finds it (EXP101), and so does RUN001.
+
+What it is confused with: a batch that is not handled right by the runtime (SHP001): there network and file agree.
+
+How to repair: call `model.eval()` before `torch.onnx.export`, with `training=TrainingMode.EVAL`; for the network's side,
+leave `mode=` out.
+
+Sources: PyTorch documentation, torch.nn.Module.eval and torch.onnx.export (`training`); ONNX operators BatchNormalization-15
+and Dropout-13 (`training_mode`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks._common import number
+from parityscope.checks._conversion import worst
+from parityscope.checks._reproducing import RUN_S, refuted, supported
+from parityscope.records import Experiment, Finding, OfferedRepair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from parityscope.checks import Bench, Scene
+    from parityscope.records import Evidence
+
+__all__ = ["CHECK"]
+
+_CODE = "EXP002"
+_TITLE = "The network was exported or run in training mode"
+_TRAINED = "mode=batch-statistics"
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    bench = scene.bench
+    if bench is None or bench.converted is None:
+        return
+    for target in list(bench.origin)[1:]:
+        yield _mode_proposal(scene, bench, target)
+
+
+def _mode_proposal(scene: Scene, bench: Bench, target: str) -> Proposal:
+    trained = _TRAINED in target
+    experiment = Experiment(
+        check=_CODE,
+        claim="the file was exported in training mode" if trained else "the network is run in training mode here",
+        change=f"run the network as {target}",
+        measure="worst relative L2 error of the file's outputs",
+        if_true="it falls to FP32 rounding",
+        if_false="it stays far above",
+        cost_s=4 * RUN_S,
+    )
+    return Proposal(experiment=experiment, test=lambda: _tested(scene, bench, target, experiment))
+
+
+def _tested(scene: Scene, bench: Bench, target: str, experiment: Experiment) -> Result:
+    if bench.converted is None:
+        raise ValueError("nothing was converted")
+    strict = replace(scene, declared="f32", executed="")
+    before = worst(strict, bench, next(iter(bench.origin.values())), bench.converted)
+    if before.fits:
+        return refuted(experiment, before, "the network in the mode as given and the file agree")
+    after = worst(strict, bench, bench.origin[target], bench.converted)
+    because = f"network and file go from {number(before.error)} apart to {number(after.error)}"
+    if not after.explains(before):
+        return refuted(experiment, before, because, after=after.error)
+    evidence = supported(experiment, before, after, because)
+    if _TRAINED in target:
+        claim = f"The ONNX file was exported in training mode: {because} with the normalizations over the batch in that mode."
+        text = "call model.eval() before torch.onnx.export, with training=TrainingMode.EVAL"
+    else:
+        claim = f"The network is run in training mode here, and its file is right: {because} in eval mode."
+        text = "call model.eval() on the network, or leave mode= out of the target"
+    return Result(evidence=evidence, finding=_finding(claim, text, after.share(before), evidence))
+
+
+def _finding(claim: str, text: str, share: float, evidence: Evidence) -> Finding:
+    return Finding(
+        code=_CODE,
+        title=_TITLE,
+        role="cause",
+        claim=claim,
+        confidence=share,
+        confidence_from="the share of what lies between network and file, in squares, that is gone in the other mode",
+        share=share,
+        evidence=(evidence,),
+        repairs=(OfferedRepair(repair="eval_mode", text=text),),
+    )
+
+
+_EVAL = """<ir_version: 8, opset_import: ["" : 17]> g (float[8,4] x) => (float[8,4] y) {
+  y = BatchNormalization<epsilon = 0.00001>(x, scale, shift, mean, variance)
+}"""
+_TRAIN = """<ir_version: 8, opset_import: ["" : 17]> g (float[8,4] x) => (float[8,4] y) {
+  y, m, v = BatchNormalization<epsilon = 0.00001, training_mode = 1>(x, scale, shift, mean, variance)
+}"""
+_NETWORK = """
+import torch
+
+def make():
+    norm = torch.nn.BatchNorm1d(4)
+    norm.running_mean += torch.tensor([1.0, -2.0, 0.5, 0.25])
+    norm.running_var *= torch.tensor([4.0, 0.5, 9.0, 1.0])
+    return norm
+"""
+_CONSTANTS = {
+    "scale": np.ones(4, np.float32),
+    "shift": np.zeros(4, np.float32),
+    "mean": np.array([1.0, -2.0, 0.5, 0.25], np.float32),
+    "variance": np.array([4.0, 0.5, 9.0, 1.0], np.float32),
+}
+_X = {"x": np.random.default_rng(72).normal(size=(8, 4)).astype(np.float32)}
+_OURS = "{network}"
+
+CHECK = Check(
+    code=_CODE,
+    title=_TITLE,
+    propose=_propose,
+    holds=(
+        Example(model=_TRAIN, inputs=_X, constants=_CONSTANTS, network=_NETWORK, reference=_OURS, candidate="ort"),
+        Example(model=_TRAIN, inputs=_X, constants=_CONSTANTS, network=_NETWORK, candidate=_OURS),
+        Example(model=_EVAL, inputs=_X, constants=_CONSTANTS, network=_NETWORK, candidate="{network}&mode=train"),
+    ),
+    holds_not=(
+        Example(
+            model=_EVAL,
+            inputs=_X,
+            constants=_CONSTANTS,
+            network=_NETWORK,
+            reference=_OURS,
+            candidate="sim:bf16",
+            declared="f32",
+        ),
+        Example(
+            model=_EVAL,
+            inputs=_X,
+            constants={**_CONSTANTS, "mean": np.zeros(4, np.float32)},
+            network=_NETWORK,
+            reference=_OURS,
+            candidate="ort",
+        ),
+    ),
+)

@@ -1,0 +1,74 @@
+"""`parityscope pipeline`: a chain of models, stage by stage, so that the first stage that differs is named."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from parityscope.cli import _options as o
+from parityscope.cli._output import command_line
+from parityscope.errors import Exit, ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["NAME", "command"]
+
+NAME = "pipeline"
+_EXITS = {"within": Exit.WITHIN, "beyond": Exit.BEYOND, "incomplete": Exit.INCOMPLETE}
+
+
+def command(
+    file: Annotated[Path, typer.Argument(help="The stages (.toml, docs/pipelines.md).", show_default=False)],
+    *,
+    samples: o.SamplesOption = None,
+    study: o.StudyOption = None,
+    time: o.TimeOption = "",
+    memory: o.MemoryOption = "512MiB",
+    keep_tensors: o.KeepOption = False,
+    format_name: Annotated[str, typer.Option("--format", help="What stdout gets: text or json.")] = "text",
+    quiet: o.QuietOption = False,
+) -> int:
+    """Holds every stage of a chain against its reference on what it was given, and examines the first that differs."""
+    from parityscope.report._pipeline import pipeline_as_text
+    from parityscope.study import Settings, examine_pipeline, prepare_folder, read_pipeline
+
+    if format_name not in {"text", "json"}:
+        raise ParityError(f"pipeline has no format {format_name!r}", fix="use --format text|json")
+    pipeline = read_pipeline(file)
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    folder = study or Path(f"parityscope-{file.stem}-{stamp}")
+    settings = Settings(seconds=o.seconds_of(time), memory=o.size_of(memory), command=command_line())
+    with prepare_folder(folder, None) as scratch:
+        progress = o.progress_for(quiet=quiet)
+        document, found = examine_pipeline(
+            pipeline, folder=scratch / "tensors", samples=samples, settings=settings, progress=progress
+        )
+        _write(scratch, document, found, keep_tensors=keep_tensors)
+    print(
+        json.dumps(document, indent=1, sort_keys=True) if format_name == "json" else pipeline_as_text(document), end=""
+    )
+    if not quiet:
+        where = f"; {document['first']} is examined in {folder / 'report.html'}" if found else ""
+        print(f"{document['verdict']}; the stages are in {folder / 'pipeline.json'}{where}", file=sys.stderr)
+    return _EXITS[document["verdict"]]
+
+
+def _write(folder: Path, document: Mapping[str, Any], found: dict[str, Any] | None, *, keep_tensors: bool) -> None:
+    """pipeline.json, and study.json with report.html for the stage that was examined in full."""
+    import shutil
+
+    from parityscope.cli._finish import write_study
+    from parityscope.report import renderer
+
+    text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False)
+    (folder / "pipeline.json").write_text(text, encoding="utf-8")
+    if found is not None:
+        write_study(folder, found, renderer("html").render)
+    if not keep_tensors:
+        shutil.rmtree(folder / "tensors", ignore_errors=True)

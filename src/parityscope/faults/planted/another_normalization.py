@@ -1,0 +1,24 @@
+"""Mean and deviation of another network: ImageNet's, 0.5, or none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from parityscope.faults.pictures import NORMALS, prepared_wrongly
+from parityscope.faults.records import Fault
+from parityscope.faults.subjects import IMAGES
+
+if TYPE_CHECKING:
+    from parityscope.faults.records import Bed, Plant
+
+__all__ = ["FAULT"]
+
+
+def _plant(bed: Bed) -> Plant:
+    other = str(bed.draw.choice([name for name in NORMALS if name != bed.subject.normal]))
+    mean, deviation = NORMALS[other]
+    words = f"normalised as {other} in place of {bed.subject.normal}"
+    return prepared_wrongly(bed, lambda picture: (picture - mean) / deviation, words)
+
+
+FAULT = Fault(title="Another normalization", family="preprocessing", expected="PRE001", subjects=IMAGES, plant=_plant)

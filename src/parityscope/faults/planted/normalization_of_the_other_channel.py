@@ -1,0 +1,32 @@
+"""Mean and deviation are applied in the order of channels of the other library, or only one of the two is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from parityscope.faults.pictures import NORMALS, prepared_wrongly
+from parityscope.faults.records import Fault
+
+if TYPE_CHECKING:
+    from parityscope.faults.records import Bed, Plant
+
+__all__ = ["FAULT"]
+
+
+def _plant(bed: Bed) -> Plant:
+    mean, deviation = NORMALS[bed.subject.normal]
+    way = int(bed.draw.integers(3))
+    if way == 0 and bed.subject.normal == "imagenet":
+        return prepared_wrongly(bed, lambda picture: (picture - mean[:, ::-1]) / deviation[:, ::-1], "mean reversed")
+    if way == 1:
+        return prepared_wrongly(bed, lambda picture: picture - mean, "not divided by the deviation")
+    return prepared_wrongly(bed, lambda picture: picture / deviation, "mean not subtracted")
+
+
+FAULT = Fault(
+    title="Half a normalization",
+    family="preprocessing",
+    expected="PRE001",
+    subjects=("ocr-det", "ocr-cls", "ocr-rec", "ocr-npm-cls"),
+    plant=_plant,
+)

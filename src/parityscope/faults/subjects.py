@@ -1,0 +1,27 @@
+"""Subjects by name, and by what they are good for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from parityscope.faults.networks import NETWORKS
+from parityscope.faults.trained import TRAINED
+
+if TYPE_CHECKING:
+    from parityscope.faults.records import Subject
+
+__all__ = ["CONV", "ENCODERS", "IMAGES", "OUTPUTS", "SUBJECTS", "shaped"]
+
+SUBJECTS: dict[str, Subject] = {**NETWORKS, **TRAINED}
+
+
+def shaped(*shapes: str) -> tuple[str, ...]:
+    """The names of the subjects of these shapes, small ones first."""
+    return tuple(name for name, one in SUBJECTS.items() if one.shape in shapes)
+
+
+IMAGES = shaped("image")
+ENCODERS = shaped("tokens")
+# Models with Conv, and such whose outputs have many elements.
+CONV = ("small-conv", "ocr-cls", "ocr-rec", "ocr-det", "ocr-npm-cls")
+OUTPUTS = ("small-two", "small-encoder", "small-map", "ocr-rec", "ocr-det", "minilm-i8", "vad-18", "magika")

@@ -1,0 +1,191 @@
+"""What is installed, and which machine -> what each runtime really computes in, and which combinations are known to be bad.
+
+Pure: facts go in as plain data, sentences come out. `parityscope doctor` gathers the facts and prints the sentences.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Arithmetic", "Known", "Machine", "arithmetic_of", "known_problems"]
+
+_AMPERE = (8, 0)  # the first compute capability with TF32: NVIDIA's CUDA Programming Guide
+# Builds of ONNX Runtime that bring the same importable package.
+_SAME_FOLDER = frozenset(
+    {
+        "onnxruntime",
+        "onnxruntime-directml",
+        "onnxruntime-gpu",
+        "onnxruntime-openvino",
+        "onnxruntime-qnn",
+        "onnxruntime-rocm",
+        "onnxruntime-training",
+    }
+)
+_OVERRIDE = "NVIDIA_TF32_OVERRIDE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """`versions` of packages by name, `features` of the CPU, `capability` of the first GPU, the driver's CUDA ("12.4").
+
+    `backends` are those that can be used here, `variables` what the environment sets, `told` what a backend says of itself,
+    `linked` the CUDA major that a package was built for.
+    """
+
+    versions: Mapping[str, str]
+    features: frozenset[str] = frozenset()
+    capability: tuple[int, int] | None = None
+    driver_cuda: str = ""
+    backends: frozenset[str] = frozenset()
+    variables: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    told: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
+    linked: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arithmetic:
+    """A way to run, as a target; what it computes in; why. `tf32` is "on", "off", or "none" where it does not exist."""
+
+    target: str
+    computes: str
+    tf32: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """A combination that is known to be bad: what happens, where that is told, and what to do."""
+
+    problem: str
+    source: str
+    fix: str
+
+
+def arithmetic_of(machine: Machine) -> tuple[Arithmetic, ...]:
+    """What every path that can be used here computes in."""
+    found: list[Arithmetic] = []
+    if "ort" in machine.backends:
+        why = "the CPU provider computes halves in FP32, without the roundings between operators (measured)"
+        found.append(Arithmetic(target="ort", computes="f32, also for f16 graphs", tf32="none", because=why))
+    if "CUDAExecutionProvider" in machine.told.get("ort", {}).get("providers", ""):
+        found.append(_on_gpu(machine, "ort?device=cuda", "the graph's types", "ONNX Runtime's own default is on"))
+    if "openvino" in machine.backends:
+        found += _openvino(machine)
+    if "torch" in machine.backends:
+        found.append(Arithmetic(target="torch", computes="the network's types", tf32="none", because="on a CPU"))
+        told = machine.told.get("torch", {})
+        if "capability" in told.get("gpu", ""):
+            own = f"its own defaults: products {told.get('default TF32 of products', '?')}, cuDNN "
+            own += told.get("default TF32 of convolutions", "?")
+            found.append(_on_gpu(machine, "torch?device=cuda", "the network's types", own))
+    if "trt" in machine.backends and machine.told.get("trt", {}).get("can run") == "yes":
+        why = "TensorRT's and trtexec's default is on, Polygraphy's off"
+        found.append(_on_gpu(machine, "trt", "the graph's types where strongly typed", why))
+    return tuple(found)
+
+
+def known_problems(machine: Machine) -> tuple[Known, ...]:
+    """What is known to go wrong with what is installed here."""
+    found = [
+        *_two_onnxruntimes(machine),
+        *_known_bugs(machine),
+        *_too_new_for_driver(machine),
+        *_tf32_overridden(machine),
+    ]
+    return tuple(found)
+
+
+def _on_gpu(machine: Machine, target: str, computes: str, default: str) -> Arithmetic:
+    override = machine.variables.get(_OVERRIDE, "")
+    if machine.capability is not None and machine.capability < _AMPERE:
+        return Arithmetic(target=target, computes=computes, tf32="none", because="this GPU has no TF32")
+    if override == "0":
+        why = f"{_OVERRIDE}=0 switches it off, whatever a program asks for"
+        return Arithmetic(target=target, computes=computes, tf32="off", because=why)
+    why = f"Parityscope switches it off unless the target says otherwise; {default}"
+    return Arithmetic(target=target, computes=computes, tf32="off", because=why)
+
+
+def _openvino(machine: Machine) -> list[Arithmetic]:
+    """OpenVINO's CPU plug-in: the hint is executed in what the CPU has (read from compiled models, docs/targets.md)."""
+    has_f16 = bool(machine.features & {"avx512_fp16", "amx_fp16"})
+    has_bf16 = bool(machine.features & {"avx512_bf16", "amx_bf16"})
+    half = "f16" if has_f16 else "bf16" if has_bf16 else "f32"
+    has = (
+        " and ".join(name for name, there in (("FP16", has_f16), ("BF16", has_bf16)) if there)
+        or "neither FP16 nor BF16"
+    )
+    why = f"this CPU has {has} arithmetic"
+    return [
+        Arithmetic(
+            target="openvino",
+            computes="f32",
+            tf32="none",
+            because="Parityscope asks for f32; its own default may be bf16",
+        ),
+        Arithmetic(target="openvino:f16", computes=half, tf32="none", because=why),
+        Arithmetic(target="openvino:bf16", computes="bf16" if has_bf16 else "f32", tf32="none", because=why),
+    ]
+
+
+def _two_onnxruntimes(machine: Machine) -> list[Known]:
+    several = sorted(name for name in machine.versions if name in _SAME_FOLDER)
+    if len(several) < 2:
+        return []
+    return [
+        Known(
+            problem=f"{' and '.join(several)} are installed together: they write into one folder, and the last one wins",
+            source="ONNX Runtime's installation guide: only one of its packages at a time",
+            fix=f"pip uninstall {' '.join(several)}, then install the one you want",
+        )
+    ]
+
+
+def _known_bugs(machine: Machine) -> list[Known]:
+    found = []
+    tensorrt = next((machine.versions[name] for name in machine.versions if _is_tensorrt(name)), "")
+    if tensorrt.startswith(("10.12", "10.13")):
+        found.append(
+            Known(
+                problem=f"TensorRT {tensorrt} loses the upper bound of a Clip behind MatMul and Add",
+                source="NVIDIA/TensorRT issue 4606 (10.12 and 10.13, A100 and H200)",
+                fix="write the Clip as Min and Max, use another version, and let FUS010 look at the range",
+            )
+        )
+    return found
+
+
+def _too_new_for_driver(machine: Machine) -> list[Known]:
+    driver = int(machine.driver_cuda.partition(".")[0] or 0)
+    return [
+        Known(
+            problem=f"{name} was built for CUDA {major}, and the driver serves CUDA {machine.driver_cuda} at most",
+            source="NVIDIA's CUDA Compatibility guide: a program's CUDA major may not be newer than the driver's",
+            fix=f"update the driver, or install {name} for CUDA {driver}",
+        )
+        for name, major in sorted(machine.linked.items())
+        if driver and major > driver
+    ]
+
+
+def _tf32_overridden(machine: Machine) -> list[Known]:
+    value = machine.variables.get(_OVERRIDE, "")
+    if value in {"", "not set", "0"}:
+        return []
+    return [
+        Known(
+            problem=f"{_OVERRIDE}={value} is set: NVIDIA's libraries take TF32 where a program asked for FP32",
+            source="NVIDIA's cuBLAS documentation, environment variables",
+            fix=f"unset {_OVERRIDE} before a reference is run on a GPU",
+        )
+    ]
+
+
+def _is_tensorrt(name: str) -> bool:
+    return name == "tensorrt" or name.startswith("tensorrt-cu")

@@ -1,0 +1,199 @@
+"""Pipeline -> which stage's fault it is: every stage is held against its reference on what it was really given.
+
+What a stage's reference makes of the candidate chain's own inputs divides the error exactly, as the severed replay does it for
+layers: with r the reference chain, c the candidate chain and f(c_in) the reference of a stage on the candidate's inputs,
+
+    c - r  =  (c - f(c_in))  +  (f(c_in) - r)
+              introduced        inherited
+
+The glue between stages is divided likewise: what the reference's glue makes of the candidate's upstream outputs, against what
+the deployment's own makes of them. The first stage that introduces more than its arithmetic explains is examined in full.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+from parityscope.backends.recording import silent
+from parityscope.case import load_inputs, load_model
+from parityscope.case.formats.npz import write_npz
+from parityscope.prediction import FLOAT32_ROUNDING, margin_of
+from parityscope.records import Skip
+from parityscope.study._chains import Side, apart, feed_stage, running
+from parityscope.study._examine import Settings, examine
+from parityscope.study._question import Question, posed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    import numpy as np
+
+    from parityscope.backends.recording import Progress
+    from parityscope.case import Model
+    from parityscope.study._pipeline_file import Pipeline, Stage
+
+    Arrays = Mapping[str, np.ndarray]
+
+__all__ = ["PIPELINE_SCHEMA", "examine_pipeline"]
+
+PIPELINE_SCHEMA = "parityscope-pipeline/1"
+# Glue that computes in FP32 in another order may move its results by rounding.
+_GLUE_LIMIT = margin_of("f32") * FLOAT32_ROUNDING
+_OUTPUTS_ONLY = Settings(layers=False, localize=False, causes=False)
+
+
+def examine_pipeline(
+    pipeline: Pipeline, *, folder: Path, samples: int | None = None, settings: Settings, progress: Progress = silent
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """The pipeline's document, and the study's document of the first stage that differs (None: none does).
+
+    `folder` is scratch: what every stage got and gave is written there.
+
+    Raises:
+        ParityError: a stage cannot run, or its inputs are not what its model declares.
+    """
+    first_model = load_model(pipeline.stages[0].model)
+    data = load_inputs(
+        first_model,
+        pipeline.inputs or None,
+        spool=folder / "spool",
+        samples=samples,
+        stacked=pipeline.stacked,
+        preprocess=pipeline.preprocess,
+    )
+    given = {place: dict(sample.arrays) for place, sample in enumerate(data)}
+    ours, theirs = Side(folder=folder / "reference"), Side(folder=folder / "candidate")
+    told: list[dict[str, Any]] = []
+    skipped: list[Skip] = []
+    study: dict[str, Any] | None = None
+    first = ""
+    for number, stage in enumerate(pipeline.stages):
+        progress(f"stage {stage.name}", number, len(pipeline.stages))
+        model = load_model(stage.model)
+        glue = feed_stage(pipeline, number, model, given, ours, theirs)
+        entry, absent = _run_stage(stage, model, given, ours, theirs, folder)
+        skipped += absent
+        wrong_glue = glue is not None and glue > _GLUE_LIMIT
+        told.append(
+            {
+                **entry,
+                "glue": None if glue is None else _number([glue]),
+                "glue_verdict": "beyond" if wrong_glue else "within",
+            }
+        )
+        if not first and (wrong_glue or entry["verdict"] == "beyond"):
+            first = f"{stage.name} (glue)" if wrong_glue else stage.name
+            if not wrong_glue:
+                study = _document(stage, folder, settings, progress)
+    progress("stages", len(pipeline.stages), len(pipeline.stages))
+    verdict = "beyond" if first else "incomplete" if any(one["verdict"] == "incomplete" for one in told) else "within"
+    document = {
+        "schema": PIPELINE_SCHEMA,
+        "verdict": verdict,
+        "pipeline": str(pipeline.path),
+        "samples": len(given),
+        "first": first,
+        "cause": _cause(study),
+        "stages": told,
+        "skipped": [
+            {"what": one.what, "reason": one.reason, "fix": one.fix, "asked": one.asked}
+            for one in dict.fromkeys(skipped)
+        ],
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(document, default=str))
+    return plain, study
+
+
+def _run_stage(
+    stage: Stage, model: Model, given: Mapping[int, Arrays], ours: Side, theirs: Side, folder: Path
+) -> tuple[dict[str, Any], list[Skip]]:
+    """Runs both sides, and the reference on the candidate's inputs; what each output's error is made of, and the verdict."""
+    order: list[Arrays] = []
+    counts = [0, 0]
+    total: dict[str, list[float]] = {}
+    inherited: dict[str, list[float]] = {}
+    skipped: list[Skip] = []
+    own = f"{stage.name}.inputs"
+    with running(model, stage.reference) as reference, running(model, stage.candidate) as candidate:
+        for sample in given:
+            r_in, c_in = ours.get(own, sample), theirs.get(own, sample)
+            counts[0] += len(r_in)
+            counts[1] += len(c_in)
+            r_out = [reference(arrays) for arrays in r_in]
+            # A recording answers for the place of a call in the chain, and for nothing else.
+            c_out = [candidate(arrays) for arrays in c_in]
+            for call_, outputs in enumerate(r_out):
+                ours.put(stage.name, sample, call_, outputs)
+            for call_, outputs in enumerate(c_out):
+                theirs.put(stage.name, sample, call_, outputs)
+            order.extend(c_in)
+            if len(r_in) != len(c_in):
+                reason = f"{len(r_in)} calls of the reference and {len(c_in)} of the candidate for sample {sample}"
+                skipped.append(Skip(what=f"inherited error of stage {stage.name}", reason=reason))
+                continue
+            for r, c, own_in in zip(r_out, c_out, c_in, strict=True):
+                f = reference(own_in)
+                for name in r:
+                    total.setdefault(name, []).append(apart(r[name], c.get(name)))
+                    inherited.setdefault(name, []).append(apart(r[name], f.get(name)))
+    entry: dict[str, Any] = {
+        "name": stage.name,
+        "model": str(stage.model),
+        "reference": stage.reference,
+        "candidate": stage.candidate,
+        "calls": counts,
+    }
+    if not order:
+        return {**entry, "verdict": "incomplete", "outputs": []}, [
+            *skipped,
+            Skip(what=f"stage {stage.name}", reason="the candidate's chain gives it no calls", asked=True),
+        ]
+    for place, arrays in enumerate(order):
+        write_npz(folder / "given" / stage.name / f"{place:06d}.npz", arrays)
+    found = _document(stage, folder, _OUTPUTS_ONLY, silent)
+    told = [
+        {
+            "name": one["name"],
+            "introduced": one["rel_l2"],
+            "inherited": _number(inherited.get(one["name"], [])),
+            "total": _number(total.get(one["name"], [])),
+            "grade": one["grade"],
+            "verdict": one["verdict"],
+        }
+        for one in found["outputs"]
+    ]
+    return {**entry, "verdict": found["verdict"], "outputs": told}, skipped
+
+
+def _document(stage: Stage, folder: Path, settings: Settings, progress: Progress) -> dict[str, Any]:
+    """The stage examined on what the candidate's chain gave it."""
+    question = Question(
+        model=stage.model,
+        candidate=stage.candidate,
+        reference=stage.reference,
+        inputs=folder / "given" / stage.name,
+        declared=stage.declared,
+        policy=stage.policy,
+    )
+    with posed(question) as asked:
+        scratch = folder / "examined" / stage.name
+        scratch.mkdir(parents=True, exist_ok=True)
+        return examine(
+            asked.case, asked.reference, asked.candidate, folder=scratch, settings=settings, progress=progress
+        )
+
+
+def _number(values: Sequence[float]) -> float | str | None:
+    """The worst of some calls, as strict JSON."""
+    if not values:
+        return None
+    worst = max(math.inf if math.isnan(one) else one for one in values)
+    return "Infinity" if math.isinf(worst) else worst
+
+
+def _cause(study: Mapping[str, Any] | None) -> str:
+    found = study["findings"] if study else ()
+    return next((f"{one['code']}: {one['claim']}" for one in found if one["role"] == "cause"), "")

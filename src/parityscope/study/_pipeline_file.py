@@ -1,0 +1,164 @@
+"""A pipeline file -> Pipeline: stages, what runs each on both sides, and how outputs become the next stage's inputs.
+
+    inputs = "pages/"                        # DATA of the pipeline, as --inputs takes it, for the first stage's model
+    preprocess = "load.py:page"              # optional, for a folder of images; stacked = true for a stacked .npz
+
+    [[stage]]
+    name = "detect"
+    model = "det.onnx"
+    candidate = "openvino:f16"               # reference = "ort" unless said otherwise
+
+    [[stage]]
+    name = "read"
+    model = "rec.onnx"
+    candidate = "openvino:f16"
+    glue = "ocr.py:lines"                    # (outputs by stage, the sample's inputs) -> inputs, or a list of them
+    candidate_glue = "deployed.py:lines"     # optional: the deployment's own, where it has one
+
+Without glue, `feeds = { ids = "data.ids", hidden = "encode.last" }` says where each input comes from; left out, inputs come by
+exact name from the outputs of the stage before, else from the data. Paths are relative to the file.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from parityscope.backends.targets import parse_target
+from parityscope.case.formats.loader import is_function
+from parityscope.errors import ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["DATA", "Pipeline", "Stage", "read_pipeline"]
+
+DATA = "data"  # what a feed calls the pipeline's own inputs
+_KEYS = {"inputs", "preprocess", "stacked", "stage"}
+_STAGE_KEYS = {"name", "model", "reference", "candidate", "glue", "candidate_glue", "feeds", "declared", "policy"}
+_EXAMPLE = "see docs/pipelines.md for an example"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One model of a chain. `feeds` maps its inputs to (stage or "data", tensor); `glue` are file.py:function, "" for none."""
+
+    name: str
+    model: Path
+    reference: str
+    candidate: str
+    glue: str = ""
+    candidate_glue: str = ""
+    feeds: Mapping[str, tuple[str, str]] = field(default_factory=lambda: MappingProxyType({}))
+    declared: str = ""
+    policy: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """The stages in their order, and the DATA of the first."""
+
+    path: Path
+    inputs: str
+    preprocess: str
+    stacked: bool
+    stages: tuple[Stage, ...]
+
+
+def read_pipeline(path: Path) -> Pipeline:
+    """Reads a pipeline file.
+
+    Raises:
+        ParityError: it cannot be read, or says something that has no meaning here.
+    """
+    try:
+        held = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ParityError(f"there is no pipeline at {path}", fix="give the path of a .toml file") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ParityError(f"it cannot be read: {error}", where=str(path), fix=_EXAMPLE) from error
+    _check_keys(held, _KEYS, str(path))
+    entries = held.get("stage", [])
+    if not isinstance(entries, list) or not entries:
+        raise ParityError("it names no stage", where=str(path), fix=f"write a [[stage]] for every model; {_EXAMPLE}")
+    stages: list[Stage] = []
+    for entry in entries:
+        stages.append(_stage(entry, path, [one.name for one in stages]))
+    return Pipeline(
+        path=path,
+        inputs=_located(str(held.get("inputs", "")), path),
+        preprocess=_located(str(held.get("preprocess", "")), path),
+        stacked=bool(held.get("stacked", False)),
+        stages=tuple(stages),
+    )
+
+
+def _stage(entry: Mapping[str, Any], path: Path, before: list[str]) -> Stage:
+    name = str(entry.get("name", ""))
+    where = f"{path}, stage {name or len(before) + 1}"
+    _check_keys(entry, _STAGE_KEYS, where)
+    for key in ("name", "model", "candidate"):
+        if not entry.get(key):
+            raise ParityError(f"the stage has no {key}", where=where, fix=f'write {key} = "..."; {_EXAMPLE}')
+    if name in {*before, DATA} or "." in name or "/" in name:
+        raise ParityError(f"{name!r} cannot be a stage's name here", where=where, fix="take another, without . and /")
+    glues = {key: str(entry.get(key, "")) for key in ("glue", "candidate_glue")}
+    for key, text in glues.items():
+        if text and not is_function(text):
+            raise ParityError(f"{key} is {text!r}, not file.py:function", where=where, fix=f'write {key} = "glue.py:f"')
+    if glues["glue"] and entry.get("feeds"):
+        raise ParityError("it has both glue and feeds", where=where, fix="keep one of them")
+    if glues["candidate_glue"] and not glues["glue"]:
+        raise ParityError("candidate_glue has nothing to be held against", where=where, fix="add glue, the reference's")
+    policy = str(entry.get("policy", ""))
+    return Stage(
+        name=name,
+        model=Path(_located(str(entry["model"]), path)),
+        reference=_target(str(entry.get("reference", "ort")), path),
+        candidate=_target(str(entry["candidate"]), path),
+        glue=_located(glues["glue"], path),
+        candidate_glue=_located(glues["candidate_glue"], path),
+        feeds={str(key): _feed(str(value), before, where) for key, value in dict(entry.get("feeds", {})).items()},
+        declared=str(entry.get("declared", "")),
+        policy=Path(_located(policy, path)) if policy else None,
+    )
+
+
+def _feed(text: str, before: list[str], where: str) -> tuple[str, str]:
+    stage, dot, tensor = text.partition(".")
+    if not dot or stage not in {*before, DATA}:
+        known = ", ".join([DATA, *before])
+        raise ParityError(
+            f"{text!r} names no earlier stage's tensor", where=where, fix=f"write STAGE.TENSOR; of {known}"
+        )
+    return stage, tensor
+
+
+def _target(text: str, path: Path) -> str:
+    """A target whose files are looked for beside the pipeline's file."""
+    parse_target(text)
+    head, mark, query = text.partition("?")
+    items = []
+    for item in query.split("&") if query else []:
+        key, _, value = item.partition("=")
+        named = key in {"model", "path", "engine", "module", "program", "script", "custom_ops"}
+        items.append(f"{key}={_located(value, path)}" if named else item)
+    return head + mark + "&".join(items)
+
+
+def _located(text: str, path: Path) -> str:
+    """`text` as a path beside the file, where there is one."""
+    beside = path.parent / text
+    file = path.parent / text.rpartition(":")[0] if is_function(text) else beside
+    return str(beside) if text and not Path(text).is_absolute() and file.exists() else text
+
+
+def _check_keys(held: Mapping[str, Any], known: set[str], where: str) -> None:
+    unknown = sorted(set(held) - known)
+    if unknown:
+        raise ParityError(
+            f"{unknown[0]!r} has no meaning here", where=where, fix=f"use: {', '.join(sorted(known))}; {_EXAMPLE}"
+        )

@@ -1,0 +1,120 @@
+"""Options of the backend `ort` that say how it runs: providers with every switch explicit, IO binding, determinism."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from parityscope.backends import Capture, backend
+from parityscope.backends._ort_providers import providers_of
+from parityscope.backends.contract import check_backend
+from parityscope.backends.recording import open_target
+from parityscope.backends.targets import parse_target
+from parityscope.case import Sample, load_model
+from parityscope.errors import ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from parityscope.case import Model
+
+TEXT = """<ir_version: 8, opset_import: ["": 17]> g (float[N, 64] x) => (float[N, 64] y, bfloat16[N, 64] half) {
+    a = MatMul(x, w)  y = Tanh(a)  half = Cast<to = 16>(a) }"""
+SAMPLE = Sample(index=0, name="first", arrays={"x": np.random.default_rng(76).normal(size=(4, 64)).astype(np.float32)})
+CUDA, TENSORRT, CPU = "CUDAExecutionProvider", "TensorrtExecutionProvider", "CPUExecutionProvider"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Model:
+    built = onnx.parser.parse_model(TEXT)
+    weights = np.random.default_rng(77).normal(size=(64, 64)).astype(np.float32)
+    built.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+    onnx.save(built, tmp_path / "m.onnx")
+    return load_model(tmp_path / "m.onnx")
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build of ONNX Runtime that says it has all three providers; nothing is run with it."""
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [TENSORRT, CUDA, CPU])
+    monkeypatch.delenv("NVIDIA_TF32_OVERRIDE", raising=False)
+
+
+def run(model: Model, text: str) -> Mapping[str, np.ndarray]:
+    with open_target(model, parse_target(text), Capture()) as session:
+        return {name: np.array(array) for name, array in session.run(SAMPLE).items()}
+
+
+@pytest.mark.parametrize("option", ["io_binding=on", "deterministic=on", "io_binding=on&optimization=disabled"])
+def test_binding_and_determinism_keep_the_contract_and_the_bits(model: Model, option: str) -> None:
+    check_backend(backend("ort"), model, SAMPLE, parse_target(f"ort?{option}"))
+    plain, other = run(model, "ort"), run(model, f"ort?{option}")
+    assert {name: array.tobytes() for name, array in other.items()} == {
+        name: array.tobytes() for name, array in plain.items()
+    }
+    assert other["half"].dtype.name == "bfloat16"
+
+
+def test_every_switch_of_cuda_is_set(gpu: None) -> None:
+    found = providers_of(parse_target("ort?device=cuda:1&cudnn_conv_algo_search=heuristic&io_binding=on"))
+    settings = {"device_id": "1", "use_tf32": "0", "cudnn_conv_algo_search": "HEURISTIC"}
+    assert found.names == [(CUDA, settings), CPU]
+    assert found.bound == "cuda:1"
+    assert found.environment["tf32"] == "off"
+    assert providers_of(parse_target("ort?device=cuda&tf32=on")).names[0][1]["use_tf32"] == "1"
+
+
+def test_tensorrt_takes_a_precision_as_a_flag_and_tf32_only_as_it_is(
+    gpu: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ParityError, match="no switch for TF32"):
+        providers_of(parse_target("ort?device=tensorrt"))
+    on = providers_of(parse_target("ort:f16?device=tensorrt&tf32=on"))
+    assert on.names == [
+        (TENSORRT, {"device_id": "0", "trt_fp16_enable": "1"}),
+        (CUDA, {"device_id": "0", "use_tf32": "1"}),
+        CPU,
+    ]
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
+    off = providers_of(parse_target("ort:bf16?device=tensorrt"))
+    assert off.names[0][1] == {"device_id": "0", "trt_bf16_enable": "1"}
+    with pytest.raises(ParityError, match="switches TF32 off"):
+        providers_of(parse_target("ort?device=tensorrt&tf32=on"))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("ort?device=tpu", "no device 'tpu'"),
+        ("ort?device=cuda:x", "no device 'cuda:x'"),
+        ("ort?cudnn_conv_algo_search=default", "cuDNN is not used on a CPU"),
+        ("ort?device=cuda&cudnn_conv_algo_search=best", "'best' is not known"),
+        ("ort?io_binding=yes", "'yes' is not known"),
+        ("ort?tf32=on", "CUDA devices only"),
+    ],
+)
+def test_what_has_no_meaning_is_refused(gpu: None, text: str, problem: str) -> None:
+    with pytest.raises(ParityError) as refusal:
+        providers_of(parse_target(text))
+    assert problem in refusal.value.problem
+    assert refusal.value.fix
+
+
+def test_a_provider_that_is_not_there_is_named() -> None:
+    if TENSORRT in onnxruntime.get_available_providers():
+        pytest.skip("this build has the TensorRT provider")
+    with pytest.raises(ParityError, match="no TensorRT provider"):
+        providers_of(parse_target("ort?device=tensorrt&tf32=on"))
+
+
+@pytest.mark.parametrize("option", ["io_binding=on", "cudnn_conv_algo_search=default", "deterministic=on"])
+def test_on_a_gpu_the_options_give_the_same_product(model: Model, option: str) -> None:
+    if CUDA not in onnxruntime.get_available_providers():
+        pytest.skip("this ONNX Runtime has no CUDA provider")
+    plain, other = run(model, "ort?device=cuda"), run(model, f"ort?device=cuda&{option}")
+    assert np.array_equal(plain["y"], other["y"])

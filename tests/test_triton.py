@@ -1,0 +1,144 @@
+"""The backend `triton` against a real process that speaks the KServe V2 protocol over HTTP (kserve_server.py).
+
+Triton itself runs in a container and cannot run here. What is tested is our side: the requests, the checks against the
+metadata, and that a server which is down, slow, dead, failing or of another model is one clear error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import pytest
+
+from parityscope.backends import Capture, backend
+from parityscope.backends.contract import check_backend
+from parityscope.backends.recording import open_target
+from parityscope.backends.targets import parse_target
+from parityscope.case import Sample, load_model
+from parityscope.errors import ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from parityscope.case import Model
+
+SERVER = Path(__file__).with_name("kserve_server.py")
+TEXT = """<ir_version: 8, opset_import: ["": 17]> g (float[N, 4] x, int64[N] k) => (float[N, 4] y, int64[2] size) {
+    h = Tanh(x)  y = Mul(h, x)  size = Shape(y) }"""
+ROW = np.array([[0.5, -1.0, 2.0, 3.0]], np.float32)
+SAMPLE = Sample(index=0, name="first", arrays={"x": ROW, "k": np.array([7], np.int64)})
+START_LIMIT_S = 60.0  # of importing ONNX Runtime on a busy machine
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Model:
+    pytest.importorskip("tritonclient.http", reason="tritonclient is not installed")
+    onnx.save(onnx.parser.parse_model(TEXT), tmp_path / "m.onnx")
+    return load_model(tmp_path / "m.onnx")
+
+
+@contextlib.contextmanager
+def serving(model: Model, folder: Path, mode: str = "") -> Iterator[str]:
+    """A server's target while the block lasts."""
+    told = folder / f"port-{mode}"
+    words = [sys.executable, str(SERVER), str(model.path), str(told), *([mode] if mode else [])]
+    with subprocess.Popen(words) as process:
+        try:
+            end = time.monotonic() + START_LIMIT_S
+            while not (told.exists() and told.read_text()):
+                assert time.monotonic() < end
+                assert process.poll() is None
+                time.sleep(0.02)
+            yield f"triton?url=127.0.0.1:{told.read_text()}&name=net"
+        finally:
+            process.terminate()
+
+
+def run(model: Model, text: str) -> Mapping[str, np.ndarray]:
+    with open_target(model, parse_target(text), Capture()) as session:
+        return {name: np.array(array) for name, array in session.run(SAMPLE).items()}
+
+
+def refusal(model: Model, text: str) -> ParityError:
+    with pytest.raises(ParityError) as found:
+        run(model, text)
+    assert found.value.fix
+    return found.value
+
+
+def test_without_the_client_the_backend_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tritonclient", None)
+    assert backend("triton").probe().fix == "pip install 'parityscope[triton]'"
+
+
+def test_a_server_keeps_the_contract_and_gives_the_same_bits(model: Model, tmp_path: Path) -> None:
+    with serving(model, tmp_path) as text:
+        check_backend(backend("triton"), model, SAMPLE, parse_target(text))
+        ours, theirs = run(model, "ort"), run(model, text)
+        assert {name: array.tobytes() for name, array in theirs.items()} == {
+            name: array.tobytes() for name, array in ours.items()
+        }
+        with open_target(model, parse_target(f"{text}&version=3"), Capture()) as session:
+            assert session.environment["triton"] == "triton 2.50.0"
+            assert session.environment["model version"] == "3"
+        assert "no version 2 of the model, it has 3" in refusal(model, f"{text}&version=2").problem
+        assert "unknown model" in refusal(model, text.replace("name=net", "name=other")).problem
+
+
+def test_an_output_in_halves_comes_as_declared(model: Model, tmp_path: Path) -> None:
+    with serving(model, tmp_path, "half") as text:
+        found = run(model, text)["y"]
+    assert found.dtype == np.float32
+    assert np.array_equal(found, run(model, "ort")["y"].astype(np.float16).astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("served", "problem"),
+    [
+        (
+            TEXT.replace("float[N, 4] x", "float[N, 4] z").replace("(x)", "(z)").replace("h, x", "h, z"),
+            "it has no input x",
+        ),
+        (TEXT.replace(", int64[N] k", ""), "it has no input k"),
+        (TEXT.replace("int64[N] k", "float[N] k"), "input k is FP32 in the server and INT64 in the model"),
+        (TEXT.replace("[N, 4] x", "[N, 5] x").replace("[N, 4] y", "[N, 5] y"), r"input x has shape [-1, 5]"),
+        (TEXT.replace(", int64[2] size", ""), "it gives no output size"),
+    ],
+)
+def test_another_model_is_told_before_a_request(model: Model, tmp_path: Path, served: str, problem: str) -> None:
+    onnx.save(onnx.parser.parse_model(served), tmp_path / "served.onnx")
+    with serving(load_model(tmp_path / "served.onnx"), tmp_path) as text:
+        assert problem in refusal(model, text).problem
+
+
+@pytest.mark.parametrize(
+    ("mode", "more", "problem"),
+    [
+        ("slow", "&wait=0.5", "the server took longer than 0.5 s when answering sample first"),
+        ("dead", "", "the server is there and not alive"),
+        ("failing", "", "CUDA out of memory"),
+        ("batched", "", "input x has shape [-1, -1, 4] in the server"),
+    ],
+)
+def test_a_server_that_cannot_answer_is_one_error(
+    model: Model, tmp_path: Path, mode: str, more: str, problem: str
+) -> None:
+    with serving(model, tmp_path, mode) as text:
+        assert problem in refusal(model, text + more).problem
+
+
+def test_a_server_that_is_down_is_one_error(model: Model) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    assert "no server answers" in refusal(model, f"triton?url=127.0.0.1:{port}&name=net").problem
+    assert "scheme" in refusal(model, "triton?url=http%3A//localhost:8000&name=net").problem
+    assert "needs the name" in refusal(model, "triton").problem
