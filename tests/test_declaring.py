@@ -6,6 +6,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import numpy as np
 import onnx
 import onnx.parser
 import pytest
@@ -87,13 +88,15 @@ def test_comparing_outputs_imports_no_graph_library(tmp_path: Path) -> None:
         ),
     )
     code = (
-        "import sys; sys.argv = ['parityscope', 'compare', sys.argv[1], '--candidate', 'ort', '--study', sys.argv[2]]\n"
+        "import sys\n"
+        "words = ['--candidate', 'ort', '--inputs', sys.argv[2], '--all-tensors', '--study', sys.argv[3]]\n"
         "from parityscope.cli import _run\n"
-        "status = _run(sys.argv[1:])\n"
+        "status = _run(['compare', sys.argv[1], *words])\n"
         "print('LOADED', sorted({'onnx_ir', 'sympy', 'openvino', 'torch'} & set(sys.modules)))\n"
         "raise SystemExit(status)"
     )
-    words = [sys.executable, "-c", code, str(path), str(tmp_path / "study")]
+    np.savez(tmp_path / "x.npz", x=np.ones(2, np.float32))
+    words = [sys.executable, "-c", code, str(path), str(tmp_path / "x.npz"), str(tmp_path / "study")]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "LOADED []" in done.stdout

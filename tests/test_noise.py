@@ -425,6 +425,22 @@ def test_predictions_carry_the_floor(tmp_path: Path) -> None:
     assert expectation.errors["tf32"]["y"] > 100 * floor["y"]
 
 
+def test_what_a_branch_rounds_counts_in_the_floor_of_an_output(tmp_path: Path) -> None:
+    """The model of the floor does not enter bodies of control flow; the simulation does, and its error is scaled."""
+    text = """<ir_version: 8, opset_import: ["": 17]> g (bool go, float[1, 64] x) => (float[1, 64] y)
+      <float[64, 64] w1, float[64, 64] w2> {
+      y = If(go) <then_branch = a () => (float[1, 64] t) { u = MatMul(x, w1)  v = MatMul(u, w2)  w = MatMul(v, w1)  z = MatMul(w, w2)  t = MatMul(z, w1) },
+                  else_branch = b () => (float[1, 64] t) { t = Identity(x) }>
+    }"""
+    draw = np.random.default_rng(1)
+    weights = {name: draw.standard_normal((64, 64)).astype(np.float32) for name in ("w1", "w2")}
+    model = saved(tmp_path, text, weights)
+    inputs = given({"go": np.asarray(True), "x": draw.standard_normal((1, 64)).astype(np.float32)})
+    expectation = expect_outputs(model, inputs, [0], ("f16",))
+    # Unit roundoffs: FP16 2^-11, FP32 2^-24 (IEEE 754-2019).
+    assert expectation.errors["f32"]["y"] >= expectation.errors["f16"]["y"] * 2.0**-13 > FLOAT32_ROUNDING
+
+
 def test_a_model_that_cannot_be_rewritten_keeps_what_can_be_measured(tmp_path: Path) -> None:
     # Opset 8's Scan cannot be converted up, and the error model needs opset 13: only the measured variation is left.
     text = """<ir_version: 4, opset_import: ["": 8]> old (float[1, 2, 3] x) => (float[1, 2, 3] y) {
