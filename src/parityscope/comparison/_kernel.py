@@ -8,7 +8,8 @@ Two kinds of loops stand apart. `_widen`, `_subtract` and `_split` compile to st
 be reassociated, and never with the "no NaN" or "no infinity" flags. Non-finite values are found by the bits of their
 exponent, which no floating-point flag can optimise away, and are taken out of a block before it is summed.
 
-All functions live in one file because numba's cache notices a change of the file of the outer function only.
+All functions live in one file, whose text is what `_native` knows the machine code by. Nothing is allocated and nothing
+raised here: the machine code must run without numba.
 """
 
 from __future__ import annotations
@@ -19,26 +20,18 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numba import njit
 
-__all__ = [
-    "BINS_PER_OCTAVE",
-    "BLOCK",
-    "LANES",
-    "OCTAVES",
-    "SKETCH_WIDTH",
-    "VALUE_BINS",
-    "measure_block",
-    "replay_block",
-]
+from parityscope.comparison._bins import (
+    BINS_PER_OCTAVE,
+    BLOCK,
+    MANTISSA_BITS,
+    OCTAVES,
+    SKETCH_WIDTH,
+    VALUE_BINS,
+)
+
+__all__ = ["measure_block", "replay_block"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-BLOCK = 1024  # three float64 blocks of 8 KiB beside their sources: they stay in an L1 cache of 32 KiB
-LANES = 4  # copies of each histogram: equal neighbours then do not wait for each other's store
-OCTAVES = 160  # the sketch covers errors in [2^-160, 2^160): every difference of float32 values lies there
-MANTISSA_BITS = 6  # half a bin is then at most 1/128 = 0.78 % of a value in it
-BINS_PER_OCTAVE = 1 << MANTISSA_BITS
-SKETCH_WIDTH = 2 * OCTAVES * BINS_PER_OCTAVE + 1  # bin 0: zero, or below the range
-VALUE_BINS = 4096  # sign and exponent of a float64
 
 _MAGNITUDE = np.int64(0x7FFF_FFFF_FFFF_FFFF)
 _NONFINITE = np.int64(0x7FF0_0000_0000_0000)  # all bits of the exponent set
@@ -47,15 +40,13 @@ _FIRST_BIN = (1023 - OCTAVES) * BINS_PER_OCTAVE - 1
 _SHORT = 16  # runs below this length cost more to cut out than to sum one by one (measured)
 
 
-def _compiled(*, reassociate: bool = False, outer: bool = False) -> Callable[[F], F]:
-    """Compiles with numba; `reassociate` lets sums be taken in any order, `outer` keeps the machine code on disk."""
+def _compiled(*, reassociate: bool = False) -> Callable[[F], F]:
+    """Compiles with numba; `reassociate` lets sums be taken in any order."""
     fastmath: set[str] = {"reassoc", "contract", "nsz"} if reassociate else set()
 
     def decorate(function: F) -> F:
-        try:
-            return cast("F", njit(nogil=True, fastmath=fastmath, cache=outer)(function))
-        except RuntimeError:  # numba found no directory that it may write its cache to
-            return cast("F", njit(nogil=True, fastmath=fastmath)(function))
+        # numpy's model of errors: a division by zero raises nothing, so that no code for raising is made.
+        return cast("F", njit(nogil=True, fastmath=fastmath, error_model="numpy")(function))
 
     return decorate
 
@@ -263,7 +254,7 @@ def _scattered(error: float, reference: float, channel: int, squares: np.ndarray
     squares[1, channel] += reference * reference
 
 
-@_compiled(outer=True)
+@_compiled()
 def measure_block(
     reference: np.ndarray,
     candidate: np.ndarray,
@@ -279,6 +270,9 @@ def measure_block(
     values: np.ndarray,
     squares: np.ndarray,
     disagreeing: np.ndarray,
+    wide: np.ndarray,
+    kept: np.ndarray,
+    bins: np.ndarray,
 ) -> None:
     """Adds the pairs of a contiguous stretch of two tensors to the accumulators.
 
@@ -299,14 +293,12 @@ def measure_block(
         values: int64, (2, LANES, VALUE_BINS): reference, candidate.
         squares: float64, (2, channels); no channels: nothing is kept by channel.
         disagreeing: int64, (channels,): elements that are non-finite on one side only, or differently.
+        wide: float64, (3, BLOCK): room to work in, as the two that follow.
+        kept: int64, (3, BLOCK).
+        bins: uint32, (BLOCK,).
     """
-    wide_reference = np.empty(BLOCK, np.float64)
-    wide_candidate = np.empty(BLOCK, np.float64)
-    wide_error = np.empty(BLOCK, np.float64)
-    kept_reference = np.empty(BLOCK, np.int64)
-    kept_candidate = np.empty(BLOCK, np.int64)
-    kept_at = np.empty(BLOCK, np.int64)
-    bins = np.empty(BLOCK, np.uint32)
+    wide_reference, wide_candidate, wide_error = wide[0], wide[1], wide[2]
+    kept_reference, kept_candidate, kept_at = kept[0], kept[1], kept[2]
     channels = squares.shape[1]
     for start in range(0, reference.shape[0], BLOCK):
         m = min(BLOCK, reference.shape[0] - start)
@@ -388,7 +380,7 @@ def _replay_sums(introduced: np.ndarray, inherited: np.ndarray, reference: np.nd
     moments[4] += e2
 
 
-@_compiled(outer=True)
+@_compiled()
 def replay_block(
     reference: np.ndarray,
     candidate: np.ndarray,
@@ -400,6 +392,8 @@ def replay_block(
     extremes: np.ndarray,
     squares: np.ndarray,
     disagreeing: np.ndarray,
+    wide: np.ndarray,
+    kept: np.ndarray,
 ) -> None:
     """Adds a contiguous stretch of three tensors (r, c and f(c_in)) to the accumulators of the severed replay.
 
@@ -416,11 +410,11 @@ def replay_block(
         extremes: int64, (3,): bits of the largest |c-f| and its flat index; lowest flat index where c and f disagree.
         squares: float64, (2, channels): sums of (c-f)^2 and of r^2.
         disagreeing: int64, (channels,): elements where c and f disagree in a non-finite value.
+        wide: float64, (3, BLOCK): room to work in, as the one that follows.
+        kept: int64, (3, BLOCK).
     """
-    wide_reference = np.empty(BLOCK, np.float64)
-    wide_inherited = np.empty(BLOCK, np.float64)
-    wide_introduced = np.empty(BLOCK, np.float64)
-    kept_at = np.empty(BLOCK, np.int64)
+    wide_reference, wide_inherited, wide_introduced = wide[0], wide[1], wide[2]
+    kept_at = kept[0]
     channels = squares.shape[1]
     for start in range(0, reference.shape[0], BLOCK):
         m = min(BLOCK, reference.shape[0] - start)

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from parityscope.comparison._bins import BINS_PER_OCTAVE, LANES, OCTAVES, SKETCH_WIDTH, VALUE_BINS
 from parityscope.comparison._channels import Channels
 from parityscope.comparison._histogram import Histogram, Sketch
-from parityscope.comparison._kernel import BINS_PER_OCTAVE, LANES, OCTAVES, SKETCH_WIDTH, VALUE_BINS, measure_block
 from parityscope.comparison._layout import Layout, blocks
+from parityscope.comparison._native import measure_block
 from parityscope.comparison._ulp import magnitude_mask, ulp_keys, ulp_unit
 from parityscope.comparison.statistics import Floats, Moments, scaled
 
