@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 with contextlib.suppress(ImportError):
     import torch  # noqa: F401 - brings the CUDA libraries that ONNX Runtime loads
 
-MODELS = "ocr-det,ocr-rec,ocr-cls,layout,dnsmos,magika,pitch,vad-18"
+MODELS = "ocr-det,ocr-rec,ocr-cls,layout,dnsmos,magika,pitch,vad-18,vad-seq"
 SERIES = {"ocr-det": drawn.page_crops, "ocr-rec": drawn.text_lines, "magika": drawn.library_files}
 SEED = 11
 MEMORY = 4 << 30

@@ -64,7 +64,8 @@ seen first. *Blamed*: a finding of the role "cause" in a clean twin. A diagnosis
 to begin is listed at the end.
 
 **Kept apart.** A third of the models and a third of the parameters are kept apart by a hash of their names while checks are
-tuned: {held}. Their figures stand beside the others.
+tuned. The models are
+{held}.
 
 Made by `bench/faults.py`.
 """
@@ -88,7 +89,7 @@ def main() -> None:
 def page(outcomes: Sequence[Outcome], known: Mapping[str, Fault]) -> Iterator[str]:
     """The lines of the page."""
     held = sorted({one.case.subject for one in outcomes if one.case.held == "model"})
-    yield HEAD.format(held=f"of the models {', '.join(f'`{name}`' for name in held)}")
+    yield HEAD.format(held=", ".join(f"`{name}`" for name in held))
     yield from _figures(figures(outcomes))
     yield from _families(outcomes)
     yield from _matrix(outcomes, known)

@@ -36,26 +36,52 @@ NAMES = {
     "openvino": "profile `openvino`",
     "onnxruntime-cuda": "profile `onnxruntime-cuda`",
 }
+# What the predictions are meant to reach on every engine; chosen.
+MEDIAN, SPREAD, CORRELATION, MODELS = (0.9, 1.1), (0.75, 1.33), 0.97, 0.9
 HEAD = """# How true the predictions are
 
 Per-tensor relative L2 error against FP32 on one real input a model: predicted by simulation on a CPU, divided by what the
 engine's own tensors show. One is perfect. Tensors of more than 64 elements; they are observed in chunks, and only chunks
-whose output error stays within 1.1 times the undisturbed one count ("counts").
+whose output error stays within 1.1 times the undisturbed one count ("counts"). The errors of outputs are root mean squares
+over the input and one to five neighbours of it (`--draws`), since the error of one output on one input is a draw.
 
 ![Predicted against measured error, one point a tensor](fidelity.svg)
 
-The solid line is equality, the dashed ones a factor of two. Made by `bench/fidelity.py` and `bench/fidelity_page.py`.
+The solid line is equality, the dashed ones a factor of two. Made by `bench/fidelity.py` and `bench/fidelity_page.py`. An entry
+such as "inf/5.3" under outputs is predicted over measured where one of the two is not finite; "both lost" is infinite or NaN
+in both.
 
-An entry such as "inf/5.3" under outputs is predicted over measured where one of the two is not finite. What is missed, and why:
+The goals: a median from 0.9 to 1.1, the 10th percentile from 0.75 and the 90th up to 1.33, a correlation of logarithms from
+0.97, and all outputs of nine models in ten within a factor of two. Below each table stands which are met. They are about all
+tensors of an engine together; a single model may lie outside.
 
+## What is missed, and why
+
+* **minilm-i8 in BF16** under the profile: one tensor, the normalization of the embeddings, is predicted to be rounded
+  (1.7e-3) and OpenVINO keeps it in FP32 (8e-8). That point alone takes the correlation from 1.000 to 0.967. It was measured
+  without OpenVINO's quantization of activations on the fly, another arithmetic.
 * **OpenVINO in FP16** gives back what it computes in FP32 through float16: predicted tensors are rounded like that before
   they are compared.
-* **pitch and dnsmos in FP16**: an epsilon of 1e-10 (1e-12) guards a Log and vanishes (`parityscope lint`, RNG103): the outputs
-  are infinite, as predicted ("both lost"). OpenVINO's maxima drop NaN: its pitch is lost with finite numbers (an error of 5.3).
-* **ocr-rec on CUDA.** The error of its outputs on one line of text is a draw: over ten inputs that differ by 2e-4 it lies
-  between 0.0009 and 0.0028. `--draws` pools several.
+* **magika in OpenVINO FP16**, following the executed graph: marking a tensor of its FP32 islands as an output makes OpenVINO
+  compute it in FP16, so that the graph that is followed is not the one that ran undisturbed. Its error is 7e-5 behind a
+  saturated Softmax, predicted 4e-4. The profile knows the islands.
+* **pitch and dnsmos in FP16**: an epsilon of 1e-10 (1e-12) guards a Log and vanishes (`parityscope lint`, RNG103): pitch's
+  outputs are infinite on CUDA, as predicted. OpenVINO's maxima drop NaN: there it is lost with finite numbers (an error of 5.3).
+* **magika on CUDA**: every tensor up to the first LayerNormalization, which is written out as sums, is predicted (1.00). The
+  two ReduceSums over 512 elements then err by 4.5e-4 and 7.5e-4, predicted 3.6e-4 and 5.7e-4: more than one rounding to FP16
+  adds. In numpy, partial sums in FP16 of 8 to 32 elements, added up pairwise in FP16, give 4.0e-4 to 6.0e-4 and 5.7e-4 to
+  1.1e-3. The variance is the difference of these sums, and its reciprocal root enlarges their error to 0.15 (predicted 0.04)
+  where a channel hardly varies; everything behind inherits it. The kernel's order of summation is not known, and the profile
+  does not imitate it.
 * **vad-seq on CUDA**: its recurrent layer stores the state between time steps in FP16, which no simulation from outside has.
-* **minilm-i8** was measured without OpenVINO's quantization of activations on the fly, another arithmetic.
+  The state's error is predicted at half its size.
+* **ocr-rec on CUDA**: the error of its output on one line of text is a draw: over ten inputs that differ by 2e-4 it lies between
+  0.0009 and 0.0028.
+* **Depthwise convolutions on CUDA** add up in FP32, all of them: each of the 39 of the three PP-OCRv4 and PP-OCRv2 networks,
+  run alone on the H200 in FP16, errs 1.00 times as FP32 sums and one rounding of the result do, and 0.19 to 0.64 times as sums
+  in FP16 would.
+* **layout on CUDA** is not here: observing its tensors in chunks did not end in the eight minutes that there were.
+* **ocr-det on CUDA** is the file as it is, whose parameters overflow in FP16: its output is lost (an error of 1), as predicted.
 """
 
 
@@ -92,7 +118,25 @@ def _section(title: str, runs: Sequence[Mapping[str, Any]]) -> str:
     for profile in _profiles(runs):
         points = [point for run in runs for point in run["points"]]
         lines.append(_row("**all**", profile, summary(points, profile), _within(runs, profile)))
+    lines.append("\n")
+    lines.extend(_goals(runs, profile) for profile in _profiles(runs) if profile != "none")
     return "".join(lines)
+
+
+def _goals(runs: Sequence[Mapping[str, Any]], profile: str) -> str:
+    """One line: which goals the prediction meets."""
+    found = summary([point for run in runs for point in run["points"]], profile)
+    share = _count_within(runs, profile) / len(runs)
+    goals = {
+        "median": MEDIAN[0] <= found["median"] <= MEDIAN[1],
+        "10th to 90th percentile": SPREAD[0] <= found["p10"] and found["p90"] <= SPREAD[1],
+        "correlation": found["correlation"] >= CORRELATION,
+        "outputs": share >= MODELS,
+    }
+    missed = [goal for goal, met in goals.items() if not met]
+    title = NAMES[profile][0].upper() + NAMES[profile][1:]
+    said = f"all but {', '.join(missed)} met" if missed else "all goals met"
+    return f"* {title}: {said}.\n"
 
 
 def _row(model: str, profile: str, found: Mapping[str, float], outputs: str) -> str:
@@ -114,12 +158,12 @@ def _ratio(output: Mapping[str, Any], profile: str) -> str:
 
 
 def _within(runs: Sequence[Mapping[str, Any]], profile: str) -> str:
+    return f"{_count_within(runs, profile)} of {len(runs)} models within a factor of two"
+
+
+def _count_within(runs: Sequence[Mapping[str, Any]], profile: str) -> int:
     """On how many models every output is predicted within a factor of two."""
-    good = 0
-    for run in runs:
-        pairs = [(output["measured"], output[profile]) for output in run["outputs"]]
-        good += all(_agree(m, p) for m, p in pairs)
-    return f"{good} of {len(runs)} models within a factor of two"
+    return sum(all(_agree(output["measured"], output[profile]) for output in run["outputs"]) for run in runs)
 
 
 def _agree(measured: object, predicted: object) -> bool:
@@ -127,10 +171,6 @@ def _agree(measured: object, predicted: object) -> bool:
     if isinstance(measured, float) and isinstance(predicted, float):
         return measured == predicted or (measured > 0 and 0.5 <= predicted / measured <= 2)
     return isinstance(measured, str) and isinstance(predicted, str)
-
-
-def _both_floats(one: object, other: object) -> bool:
-    return isinstance(one, float) and isinstance(other, float)
 
 
 def _plot(engines: Sequence[tuple[str, Sequence[Mapping[str, Any]]]]) -> str:

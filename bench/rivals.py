@@ -181,7 +181,8 @@ def repaired(bench: Bench, method: str) -> Row:
         return replace(row, problem=found.statement[:160])
     claims = found.verdict in {"certified", "nothing"}
     edits = f", {len(found.edits)} range repair{'s' * (len(found.edits) != 1)}" if found.edits else ""
-    said = f"certified{edits}" if claims else f"not certified{edits}"
+    share = found.certificate.share if found.certificate else 0.0
+    said = f"certified ({share:.0%}){edits}" if claims else f"not certified{edits}"
     return finished(bench, replace(row, claims=claims, said=said), path)
 
 

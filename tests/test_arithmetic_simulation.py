@@ -74,6 +74,32 @@ def test_every_rounding_survives_the_optimizer(precision: str, optimization: str
         np.testing.assert_array_equal(found[name], array, err_msg=name)
 
 
+@pytest.mark.parametrize("spread", [3.0, 30.0])
+def test_float16_without_its_range_rounds_float64_to_eleven_bits_too(spread: float) -> None:
+    # Positions counted in float64 beside float32 data, as exporters write them; both types are split in one graph.
+    text = """g (double[n] x, float[n] z) => (double[n] y, float[n] w, double[k] places) {
+        y = Mul(x, x)  w = Mul(z, z)
+        zero = Constant<value = double {0.0}>() end = Constant<value = double {5000.0}>()
+        one = Constant<value = double {1.0}>()  places = Range(zero, end, one) }"""
+    x = floats(4000, spread=spread).astype(np.float64) * (1 + 2.0**-40)
+    z = floats(4000)
+    found = run(simulate(parse(text), "f16", bounded=False), {"x": x, "z": z})
+    assert {name: found[name].dtype for name in found} == {"y": np.float64, "w": np.float32, "places": np.float64}
+    for name, array in (("y", x), ("w", z), ("places", np.arange(5000.0))):
+        stored = eleven_bits(array)
+        expected = stored if name == "places" else eleven_bits(stored * stored)
+        inside = np.abs(expected) < 2.0**113  # beyond, nothing is rounded
+        np.testing.assert_array_equal(found[name][inside], expected[inside], err_msg=name)
+    # 2,049 is the first whole number of twelve bits: halfway between 2,048 and 2,050, to even.
+    assert found["places"][2047:2052].tolist() == [2047, 2048, 2048, 2050, 2052]
+
+
+def eleven_bits(array: np.ndarray) -> np.ndarray:
+    """The nearest numbers of eleven significant bits, ties to even, whatever their exponent."""
+    fraction, exponent = np.frexp(array)
+    return np.ldexp(np.round(fraction * 2.0**11), exponent - 11).astype(array.dtype)
+
+
 def test_a_square_that_overflows_float16_is_infinite() -> None:
     # 300^2 = 90,000 > 65,504: what LayerNormalization written as Pow and ReduceMean does in FP16.
     text = "g (float[n] x) => (float[n] y) { two = Constant<value_float=2.0>() p = Pow(x, two) y = ReduceMean(p) }"

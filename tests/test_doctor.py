@@ -78,7 +78,8 @@ def test_nothing_is_known_against_a_plain_machine() -> None:
         (replace(HOPPER, versions={"tensorrt": "10.12.0.36"}), "upper bound of a Clip"),
         (replace(HOPPER, versions={"tensorrt-cu12": "10.13.2.6"}), "upper bound of a Clip"),
         (replace(HOPPER, linked={"torch": 13}), "torch was built for CUDA 13"),
-        (replace(PLAIN, variables={"NVIDIA_TF32_OVERRIDE": "1"}), "take TF32"),
+        (replace(PLAIN, variables={"TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1"}), "products take TF32"),
+        (replace(PLAIN, variables={"ONEDNN_DEFAULT_FPMATH_MODE": "BF16"}), "products in less"),
     ],
 )
 def test_what_is_known_to_be_bad_is_said_with_source_and_fix(machine: Machine, words: str) -> None:

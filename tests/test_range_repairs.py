@@ -132,6 +132,31 @@ class TestScaleIntoRange:
         np.testing.assert_array_equal(arrays["h"], WEIGHTS["w1"] / 32)
         np.testing.assert_array_equal(arrays["y"], WEIGHTS["w2"] * 32)
 
+    def test_small_weights_behind_are_made_normal_numbers_too(self) -> None:
+        # 2^19 * 4 / 65504 asks for 2^-6 at least, where the weights behind reach 2^-18 only, all subnormal. Further down
+        # the first to end is the weight in front: 2^16 * 2^-6 * 2^-24 = 2^-14, the smallest normal number. Half of these 24
+        # steps more is 2^-18: the weight in front reaches 2^-2, that behind 2^-6.
+        text = "(float[1,64] x) => (float[1,64] y) { h = MatMul(x, w1) y = MatMul(h, w2) }"
+        shapes = {name: f32(64, 64) for name in ("w1", "w2")}
+        units = {name: np.sign(array) * 2.0 ** np.clip(-np.abs(array), -3, 0) for name, array in shapes.items()}
+        sized = {name: array / np.abs(array).max() for name, array in units.items()}
+        constants = {"w1": np.float32(sized["w1"] * 2.0**16), "w2": np.float32(sized["w2"] * 2.0**-24)}
+        model = cured("scale_into_range", model_of(text, constants), f32(1, 64), node="MatMul#0", reaches=2.0**19)
+        arrays = {node.outputs[0].name: weight_of(node) for node in model.graph}
+        np.testing.assert_array_equal(arrays["h"], constants["w1"] / 2**18)
+        np.testing.assert_array_equal(arrays["y"], constants["w2"] * 2**18)
+
+    def test_squares_that_follow_keep_exponents_whole(self) -> None:
+        # As above, 2^-6 at least; the square's 2^-12 with weights that reach 2^-34 behind it. The square, taken for
+        # (2^19)^2, ends first: 2^38 * 2^-12 * 2^-40 = 2^-14, after 20 steps. Ten more are 2^-16, and 2^-32 for the square.
+        text = "(float[1,8] x) => (float[1,4] y) { h = MatMul(x, w1) s = Mul(h, h) y = MatMul(s, w2) }"
+        constants = {"w1": np.full((8, 8), 2.0**16, np.float32), "w2": np.full((8, 4), 2.0**-46, np.float32)}
+        model = repaired("scale_into_range", model_of(text, constants), node="MatMul#0", reaches=2.0**19)
+        assert model is not None
+        weights = {node.outputs[0].name: weight_of(node) for node in model.graph if node.op_type == "MatMul"}
+        np.testing.assert_array_equal(weights["h"], constants["w1"] / 2**16)
+        np.testing.assert_array_equal(weights["y"], constants["w2"] * 2.0**32)
+
     def test_a_weight_returns_into_range(self) -> None:
         text = "(float[1,8] x) => (float[1,2] y) { h = MatMul(x, w1) r = Relu(h) y = Gemm(r, w2, b2) }"
         constants = {"w1": f32(8, 4, scale=1e5), "w2": f32(4, 2, scale=1e-3), "b2": f32(2)}
@@ -222,7 +247,7 @@ class TestScaleIntoRange:
 
     def test_weights_that_would_leave_the_range_pass_the_scale_on(self) -> None:
         text = "(float[1,8] x) => (float[1,8] y) { h = MatMul(x, w) g = MatMul(h, v) y = MatMul(g, u) }"
-        constants = {"w": f32(8, 8, scale=1e5), "v": f32(8, 8, scale=6e3), "u": f32(8, 8, scale=1e-9)}
+        constants = {"w": f32(8, 8, scale=1e5), "v": f32(8, 8, scale=6e3), "u": f32(8, 8, scale=1e-5)}
         model = repaired("scale_into_range", model_of(text, constants), node="MatMul#0", reaches=2e6)
         assert model is not None  # 2e6 * 4 / 65504 = 122: 2^7 times 6e3 does not fit
         kept = [weight_of(node) for node in model.graph]

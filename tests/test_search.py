@@ -263,6 +263,8 @@ def test_sample_counts_of_the_distribution_free_statement() -> None:
     clean = certificate([0.5] * 59)
     assert clean.certified
     assert clean.statement.startswith("All 59 held-out samples meet the budget: at least 95%")
+    near = certificate([0.5] * 58 + [0.89]).statement
+    assert near.endswith("The worst of them makes 0.89 times the error allowed; a rarer input may miss.")
     assert not certificate([0.5] * 21).certified
     assert "too few" in certificate([0.5] * 21).statement
     assert certificate([0.5] * 58 + [math.nan]).failures == 1
@@ -312,6 +314,20 @@ def test_planted_overflow_is_found_in_few_evaluations(tmp_path: Path) -> None:
     assert {init.data_type for init in proto.graph.initializer if init.name.startswith("w")} == {
         onnx.TensorProto.FLOAT16
     }
+
+
+def test_a_mask_stored_as_floats_is_not_moved_between_0_and_1(tmp_path: Path) -> None:
+    """A mask of 1 - 1e-7 is 1e-7 * -3.4e38 = -3e31 in FP32 and 0 in FP16: no such input exists, nor is it drawn."""
+    text = """g (float[1,8] x, float[1,8] mask) => (float[1,8] y) {
+        holes = Sub(one, mask)  bias = Mul(holes, lowest)  s = Add(x, bias)  y = Softmax(s) }"""
+    weights = {"one": np.float32([1.0]), "lowest": np.float32([np.finfo(np.float32).min])}
+    lengths = [2 + number % 6 for number in range(26)]
+    masks = [(np.arange(8)[None] < length).astype(np.float32) for length in lengths]
+    samples = [{**one, "mask": mask} for one, mask in zip(inputs_of(26, 1, 8), masks, strict=True)]
+    found = searched(task_of(tmp_path, text, weights, samples), tmp_path / "w")
+    assert found.all_low == math.inf
+    assert found.verdict == "certified", found.statement
+    assert found.certificate.worst < 0.5
 
 
 def test_concentrated_rounding_is_cut_out(tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ the two ways that exporters name them.
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import sys
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -25,6 +26,7 @@ from parityscope.backends.contract import check_backend
 from parityscope.backends.recording import open_target
 from parityscope.backends.targets import parse_target
 from parityscope.case import Sample, load_model
+from parityscope.cli import main
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -298,3 +300,30 @@ def test_switches_of_tf32_come_back(exported: Path) -> None:
     with arithmetic(torch, tf32=before["default TF32 of products"] != "on"):
         assert told(torch)["default TF32 of products"] != before["default TF32 of products"]
     assert told(torch) == before
+
+
+def test_the_module_at_which_network_and_file_part_is_named(exported: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    np.savez(exported / "in.npz", **SAMPLE.arrays)
+    changed = onnx.load(exported / "old.onnx")
+    # The second convolution's weights were those of another checkpoint when the file was written.
+    (weight,) = (tensor for tensor in changed.graph.initializer if tensor.name == "body.1.weight")
+    weight.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(weight) * np.float32(1.5), weight.name))
+    onnx.save(changed, exported / "changed.onnx")
+    network = f"torch?module={exported}/net.py:make"
+
+    def diagnosed(*sides: str) -> dict[str, Any]:
+        where = [str(exported / "changed.onnx"), "--inputs", str(exported / "in.npz")]
+        where += ["--study", str(exported / f"study-{len(sides)}")]
+        with pytest.raises(SystemExit) as ended:
+            main(["diagnose", *where, *sides, "--format", "json", "--quiet"])
+        assert ended.value.code == 1
+        found: dict[str, Any] = json.loads(capfd.readouterr().out)
+        return found
+
+    parted = diagnosed("--candidate", network)
+    assert parted["suspects"][0]["site"]["scope"] == "body/body.1"
+    cause = parted["findings"][0]
+    assert (cause["code"], cause["role"], cause["site"]["scope"]) == ("EXP001", "cause", "body/body.1")
+    placed = diagnosed("--reference", network, "--candidate", "ort?optimization=disabled")
+    assert placed["findings"][0]["code"] == "EXP001"
+    assert "EXP002" not in {finding["code"] for finding in placed["findings"]}

@@ -27,6 +27,20 @@ _SAME_FOLDER = frozenset(
         "onnxruntime-training",
     }
 )
+_ONEDNN = "oneDNN's documentation, primitive attribute fpmath-mode"
+# (variable, values, what they do, where that is told)
+_LOWERING = (
+    (
+        "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+        frozenset({"1"}),
+        "PyTorch's products take TF32 by default",
+        "PyTorch's source, ATen/Context.cpp",
+    ),
+    *(
+        (name, frozenset({"bf16", "tf32", "any"}), "oneDNN computes FP32 products in less", _ONEDNN)
+        for name in ("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE")
+    ),
+)
 _OVERRIDE = "NVIDIA_TF32_OVERRIDE"
 
 
@@ -96,7 +110,7 @@ def known_problems(machine: Machine) -> tuple[Known, ...]:
         *_two_onnxruntimes(machine),
         *_known_bugs(machine),
         *_too_new_for_driver(machine),
-        *_tf32_overridden(machine),
+        *_lowered_by_variables(machine),
     ]
     return tuple(found)
 
@@ -174,17 +188,15 @@ def _too_new_for_driver(machine: Machine) -> list[Known]:
     ]
 
 
-def _tf32_overridden(machine: Machine) -> list[Known]:
-    value = machine.variables.get(_OVERRIDE, "")
-    if value in {"", "not set", "0"}:
-        return []
-    return [
-        Known(
-            problem=f"{_OVERRIDE}={value} is set: NVIDIA's libraries take TF32 where a program asked for FP32",
-            source="NVIDIA's cuBLAS documentation, environment variables",
-            fix=f"unset {_OVERRIDE} before a reference is run on a GPU",
-        )
-    ]
+def _lowered_by_variables(machine: Machine) -> list[Known]:
+    """Variables that make a library compute FP32 products in less, so that a reference is none."""
+    found = []
+    for name, values, does, source in _LOWERING:
+        value = machine.variables.get(name, "").lower()
+        if value in values:
+            fix = f"unset {name} where a reference runs"
+            found.append(Known(problem=f"{name}={value} is set: {does}", source=source, fix=fix))
+    return found
 
 
 def _is_tensorrt(name: str) -> bool:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from parityscope.arithmetic._expressions import Expressions
-from parityscope.arithmetic._graphs import Names, feed, give_back
+from parityscope.arithmetic._graphs import Names, bodies, feed, give_back
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.error_model import ROUNDING
 from parityscope.arithmetic.formats import FORMATS
@@ -31,7 +31,7 @@ from parityscope.arithmetic.ulps import ulps_of
 from parityscope.arithmetic.variances import variance
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
 __all__ = ["SQUARE_SUFFIX", "VARIANCE_SUFFIX", "NoiseGraph", "disturbed", "noise_graph"]
 
@@ -82,11 +82,12 @@ def noise_graph(model: ir.Model, tensors: Collection[str]) -> NoiseGraph:
 
 
 def disturbed(model: ir.Model, gain: float) -> NoiseGraph:
-    """The network with the expected error of FP32 put on tensors of the main graph, `gain` times as large as it is.
+    """The network with the expected error of FP32 put on its tensors, `gain` times as large as it is.
 
     Disturbed are the float32 results of products and reductions, and of everything computed before the first of them
-    on its path: the single roundings behind them are small beside what they inherit. Tensors keep their names, and what
-    a node computed becomes `<tensor>::exact`. Shape arithmetic and inputs that steer an operator stay as they are.
+    on its path: the single roundings behind them are small beside what they inherit. Branches of If are entered; bodies
+    of Loop and Scan are not. Tensors keep their names, and what a node computed becomes `<tensor>::exact`. Shape
+    arithmetic and inputs that steer an operator stay as they are.
 
     Raises:
         ParityError: the opset cannot be converted to 13.
@@ -96,8 +97,8 @@ def disturbed(model: ir.Model, gain: float) -> NoiseGraph:
     exact = exact_uses(copy)
     reached: set[ir.Value] = set()
     found = []
-    for node in list(copy.graph):
-        if any(value in reached for value in node.inputs if value is not None):
+    for node in list(_entered(copy.graph)):
+        if any(value in reached for value in (*node.inputs, *_given_back(node)) if value is not None):
             reached.update(node.outputs)
         value = node.outputs[0] if node.outputs else None
         if value is None or not _is_float32(value) or (ulps_of(node) is not None and value in reached):
@@ -119,6 +120,20 @@ def disturbed(model: ir.Model, gain: float) -> NoiseGraph:
         if ulps_of(node) is None:
             reached.add(noisy)
     return NoiseGraph(model=copy, tensors=tuple(found))
+
+
+def _entered(graph: ir.Graph) -> Iterator[ir.Node]:
+    """The nodes in order, those of an If's branches before the If."""
+    for node in graph:
+        if node.op_type == "If":
+            for body in bodies(node):
+                yield from _entered(body)
+        yield node
+
+
+def _given_back(node: ir.Node) -> list[ir.Value]:
+    """What the branches of an If give back, behind what was put there."""
+    return [value for body in bodies(node) for value in body.outputs] if node.op_type == "If" else []
 
 
 def _start(model: ir.Model) -> tuple[ir.Model, Expressions]:

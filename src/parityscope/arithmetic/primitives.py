@@ -2,12 +2,13 @@
 
 * Cast down and up, for formats that ONNX has. ONNX Runtime keeps such a pair between float32 nodes at every
   optimization level and rounds to nearest even, subnormals included (tested).
-* For TF32 Veltkamp's splitting: with c = (2^13 + 1)·x, c - (c - x) is x rounded to 24 - 13 = 11 bits, to nearest
+* For TF32 Veltkamp's splitting: in float32, with c = (2^13 + 1)·x, c - (c - x) is x rounded to 24 - 13 = 11 bits, to nearest
   even (T. J. Dekker, "A floating-point technique for extending the available precision", Numerische Mathematik 18,
   1971, section 4). It is done on k, which is x clipped to ±2^113, because c overflows from 2^115 on; then k - x is
   taken off again, which is +0 inside (so that even -0 stays what it is) and exact outside: x is a multiple of 2^90
   there, and so is k. Numbers from 2^113 on, infinities and NaN thus pass unrounded. Below 2^-126 the 11 bits are
-  counted from the leading one and not on TF32's fixed grid; both are within 2^-137 of x.
+  counted from the leading one and not on TF32's fixed grid; both are within 2^-137 of x. In float64 c = (2^42 + 1)·x,
+  since 53 - 42 = 11.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _CAST_TYPES = {
     "f8e4m3": ir.DataType.FLOAT8E4M3FN,
     "f8e5m2": ir.DataType.FLOAT8E5M2,
 }
-_SPLITTER = 2.0**13 + 1.0
+_SPLITTERS = {np.dtype(np.float32): 2.0**13 + 1.0, np.dtype(np.float64): 2.0**42 + 1.0}
 _SPLIT_LIMIT = 2.0**113
 
 
@@ -71,10 +72,9 @@ def _cast_pair(value: ir.Value, number_format: Format, rounded: str, work: Rewri
 
 
 def _split(value: ir.Value, rounded: str, work: Rewriting) -> list[ir.Node]:
-    splitter, low, high = (
-        _scalar(work.model, f"parityscope::{name}", number)
-        for name, number in (("splitter", _SPLITTER), ("minimum", -_SPLIT_LIMIT), ("maximum", _SPLIT_LIMIT))
-    )
+    dtype = np.dtype(np.float64 if value.dtype == ir.DataType.DOUBLE else np.float32)
+    numbers = {"splitter": _SPLITTERS[dtype], "minimum": -_SPLIT_LIMIT, "maximum": _SPLIT_LIMIT}
+    splitter, low, high = (_scalar(work.model, name, np.array(number, dtype)) for name, number in numbers.items())
     nodes: list[ir.Node] = []
 
     def add(op_type: str, *inputs: ir.Value, name: str = "") -> ir.Value:
@@ -88,10 +88,11 @@ def _split(value: ir.Value, rounded: str, work: Rewriting) -> list[ir.Node]:
     return nodes
 
 
-def _scalar(model: ir.Model, name: str, number: float) -> ir.Value:
-    """A float32 constant of the main graph, made once."""
+def _scalar(model: ir.Model, title: str, number: np.ndarray) -> ir.Value:
+    """A constant of the main graph, made once for each type."""
+    name = f"parityscope::{title}" + ("::double" if number.dtype == np.float64 else "")
     if name not in model.graph.initializers:
-        tensor = ir.tensor(np.array(number, np.float32), name=name)
+        tensor = ir.tensor(number, name=name)
         made = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape([]), const_value=tensor)
         model.graph.register_initializer(made)
     return model.graph.initializers[name]

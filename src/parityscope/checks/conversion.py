@@ -17,7 +17,7 @@ file of different versions, which look the same; TF32 or reduced precision on th
 How to repair: hold the network against the file (`--reference ort --candidate 'torch?module=…'`): localization then names
 the module at which they part. Export again with that module rewritten, or with the exporter's other way (`dynamo=True`).
 
-Sources: PyTorch documentation, torch.onnx.verification; NVIDIA/TensorRT issues 2577, 3118 (right engine, wrong export).
+Sources: pytorch/pytorch issue 101398, onnx/onnx issues 2662 and 2831, microsoft/onnxruntime issue 4589 (network and file differ).
 """
 
 from __future__ import annotations

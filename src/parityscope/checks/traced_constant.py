@@ -15,7 +15,7 @@ What it is confused with: an input that did not arrive (BND002), where the file 
 How to repair: compute it with tensor operations (`torch.where`, `x.size(0)` inside them); export with dynamic shapes
 (`dynamic_shapes=`, `dynamic_axes=`); for a branch, `torch.cond`, or `dynamo=True`, which refuses what it cannot follow.
 
-Sources: PyTorch documentation, torch.onnx, "Tracing vs Scripting" and TracerWarning; torch.export, "Dynamic shapes".
+Sources: PyTorch's TracerWarning ("this value will be treated as a constant in the future"), as in wenet-e2e/wenet issue 1651.
 """
 
 from __future__ import annotations

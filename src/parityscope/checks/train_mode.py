@@ -16,8 +16,8 @@ What it is confused with: a batch that is not handled right by the runtime (SHP0
 How to repair: call `model.eval()` before `torch.onnx.export`, with `training=TrainingMode.EVAL`; for the network's side,
 leave `mode=` out.
 
-Sources: PyTorch documentation, torch.nn.Module.eval and torch.onnx.export (`training`); ONNX operators BatchNormalization-15
-and Dropout-13 (`training_mode`).
+Sources: microsoft/onnxruntime issue 4589 and pytorch/pytorch issue 105661 (`eval()` was missing on the network's side); ONNX
+operators BatchNormalization-15 and Dropout-13 (`training_mode`).
 """
 
 from __future__ import annotations

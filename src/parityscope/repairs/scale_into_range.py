@@ -6,6 +6,11 @@ with a scale: Relu, LeakyRelu, pooling, Reshape, Transpose, residual additions, 
 LayerNormalization or a normalization that was taken apart ends the segment, because the scale cancels there. No node is
 added or removed. A constant that other nodes read too is copied.
 
+Which power: the least that leaves two bits above the largest magnitude seen. Where a weight that grows with it is still
+too small for the format then (its root mean square is subnormal), the middle of the exponents that are admissible:
+between that least one and the last at which every constant that shrinks, and the tensor itself, stays a normal number
+and every one that grows stays in range. So activations keep as many bits above as weights do below.
+
 Where it is not possible: the scale reaches an operator that does not commute with it (Sigmoid, Softmax), an input or an
 output of the model, the body of an If or Loop, or a constant that would leave the format or vanish in it.
 
@@ -35,6 +40,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.arithmetic import format_named
 from parityscope.repairs import Repair
+from parityscope.repairs._balance import balanced
 from parityscope.repairs._editing import array_of, nodes_of, set_input
 from parityscope.repairs._exponents import attribute_of, scaled, solve
 
@@ -59,10 +65,16 @@ def _apply(model: ir.Model, finding: Finding) -> str | None:
     number_format = format_named(str(finding.details.get("format", "f16")))
     node = nodes[0]
     tensor = next((value for value in node.outputs if value.name == finding.details.get("tensor")), node.outputs[0])
-    for exponent in _exponents(node, finding, number_format):
-        scaling = solve(model.graph, {tensor: exponent}, number_format)
+    for least in _exponents(node, finding, number_format):
+        scaling = solve(model.graph, {tensor: least}, number_format)
         if scaling is None or not _repaired(node, finding, scaling, number_format):
             continue
+        exponent = least if "exponent" in finding.details else balanced(least, scaling, _reach(finding), number_format)
+        further = solve(model.graph, {tensor: exponent}, number_format) if exponent != least else None
+        if further is not None and further.constants.keys() == scaling.constants.keys():
+            scaling = further
+        else:
+            exponent = least
         count = write_scaling(model, scaling)
         if count:
             others = len(scaling.values) - 1
@@ -85,12 +97,16 @@ def _exponents(node: ir.Node, finding: Finding, number_format: Format) -> list[i
         goals = (number_format.smallest_normal / number_format.unit_roundoff, number_format.smallest_normal)
         most, least = (math.ceil(math.log2(goal / size)) for goal in goals)
         return list(range(most, max(least, 1) - 1, -1))
-    reached = abs(float(details.get("reaches", details.get("value", 0.0))))
+    reached = _reach(finding)
     if not math.isfinite(reached) or reached <= number_format.largest:
         return []
     bare, least = (math.ceil(math.log2(reached * room / number_format.largest)) for room in (1.0, _HEADROOM))
     # An epsilon that would vanish may leave no room for the headroom; then as much of it as there can be.
     return [-each for each in (*range(least, least + _MORE), *range(least - 1, bare - 1, -1))]
+
+
+def _reach(finding: Finding) -> float:
+    return abs(float(finding.details.get("reaches", finding.details.get("value", 0.0))))
 
 
 def _room(finding: Finding, exponent: int, number_format: Format) -> str:

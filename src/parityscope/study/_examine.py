@@ -236,9 +236,20 @@ def _expectation(case: Case, run: OutputRun, progress: Progress) -> Expectation:
     least = dict.fromkeys(run.statistics, FLOAT32_ROUNDING)
     if all(distance(found) <= margin_of("f32") * FLOAT32_ROUNDING for found in run.statistics.values()):
         return Expectation(errors={"f32": least})
-    chosen = case.inputs.indices[:_PREDICTED_SAMPLES]
+    chosen = _predicted_samples(case.inputs.indices, run)
     align = aligner(case.policy.matched)
     return expect_outputs(case.model, case.inputs, chosen, progress=progress, align=align)
+
+
+def _predicted_samples(indices: Sequence[int], run: OutputRun) -> tuple[int, ...]:
+    """The first samples and, as many, those of the largest errors: where a Softmax is saturated rounding is nothing."""
+    sizes = dict.fromkeys(indices, 0.0)
+    for found in run.per_sample.values():
+        for index, error in found:
+            sizes[index] = max(sizes.get(index, 0.0), math.inf if math.isnan(error) else error)
+    worst = sorted(indices, key=lambda index: -sizes[index])[: _PREDICTED_SAMPLES // 2]
+    rest = [index for index in indices if index not in worst][: _PREDICTED_SAMPLES - len(worst)]
+    return tuple(sorted([*worst, *rest]))
 
 
 def _judged_outputs(

@@ -43,6 +43,10 @@ def switched_of(candidate: Target) -> tuple[Target, ...]:
         found = [_with(candidate, "threads", "1")]
         if candidate.precision not in {"", "f32"}:
             found.append(replace(candidate, precision="f32"))
+    elif candidate.backend == "torch":
+        found = [replace(candidate, precision="")]
+        if candidate.option("compile") == "on":
+            found.append(_with(candidate, "compile", "off"))
     else:
         found = []
     return tuple(one for one in found if one != candidate)

@@ -122,7 +122,7 @@ def certificate(over: Sequence[float], *, attempts: int = 1, draws: int = 3) -> 
         share=share,
         confidence=sure,
         certified=level is not None,
-        statement=_statement(len(over), failures, share, sure, attempts, certified=level is not None),
+        statement=_statement(over, failures, share, sure, attempts, certified=level is not None),
     )
 
 
@@ -136,7 +136,10 @@ def needed(level: float, attempts: int = 1) -> int:
     return math.ceil(math.log((1 - level) / attempts) / math.log(level) - 1e-12)
 
 
-def _statement(count: int, failures: int, share: float, sure: float, attempts: int, *, certified: bool) -> str:
+def _statement(
+    over: Sequence[float], failures: int, share: float, sure: float, attempts: int, *, certified: bool
+) -> str:
+    count = len(over)
     plural = "" if count == 1 else "s"
     if not count:
         return f"Not certified: no sample was held out. {needed(LEVELS[-1])} are needed for 90 %/90 %."
@@ -145,7 +148,8 @@ def _statement(count: int, failures: int, share: float, sure: float, attempts: i
     tries = f" ({attempts} attempts)" if attempts > 1 else ""
     said = f"at least {share:.0%} of such inputs meet the budget, with {math.floor(sure * 100)} % confidence{tries}"
     if certified:
-        return f"All {count} held-out samples meet the budget: {said}."
+        nearest = f"The worst of them makes {max(over):.2g} times the error allowed"
+        return f"All {count} held-out samples meet the budget: {said}. {nearest}; a rarer input may miss."
     fewest = needed(LEVELS[-1], attempts)
     return (
         f"Not certified: all {count} held-out sample{plural} meet the budget, which is too few: {said}. "
