@@ -21,7 +21,7 @@ from parityscope.arithmetic._graphs import feed, give_back
 if TYPE_CHECKING:
     from parityscope.arithmetic._graphs import Names
 
-__all__ = ["propagate_nans"]
+__all__ = ["NAN_DEPENDENT", "propagate_nans"]
 
 # Operator -> the one that finds a NaN among the same elements.
 _LOSES = {
@@ -30,6 +30,7 @@ _LOSES = {
     "ReduceMax": "ReduceMax",
     "ReduceMin": "ReduceMax",
 }
+NAN_DEPENDENT = frozenset(_LOSES)
 _OPSET = 9  # the first with IsNaN and Where
 _FLOATS: dict[ir.DataType, np.dtype[Any]] = {
     ir.DataType.FLOAT: np.dtype(np.float32),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic.maxima import NAN_DEPENDENT
 from parityscope.case.graph import constant_value, region
 from parityscope.errors import ParityError
 from parityscope.explanation.explaining import decide
@@ -53,8 +54,12 @@ def explain_suspects(
         tensor = suspect.site.tensor
         try:
             small = region_model(graph, tensor, observed)
+            feeds = _feeds(small, sides, sample, tensor)
+            if _depends_on_nan(small, feeds):
+                found[tensor] = _refused(tensor, "what a maximum of NaN is differs between runtimes, and NaN comes in")
+                continue
             candidate = sides.candidate.get(sample, sides.pairing[tensor])
-            outcome = weigh_arithmetic(small, _feeds(small, sides, sample, tensor), candidate, options, runner)
+            outcome = weigh_arithmetic(small, feeds, candidate, options, runner)
         except ParityError as error:
             outcome = _refused(tensor, error.problem)
         if isinstance(outcome, Weighed):
@@ -126,6 +131,13 @@ def _feeds(small: ir.Model, sides: Sides, sample: int, tensor: str) -> dict[str,
     given = sides.inputs.sample(sample).arrays
     names = [str(value.name) for value in small.graph.inputs]
     return {name: given[name] if name in given else sides.its(sample, name, reader=tensor) for name in names}
+
+
+def _depends_on_nan(small: ir.Model, feeds: Mapping[str, np.ndarray]) -> bool:
+    """Whether the region takes a maximum in which the reference arithmetic may lose a NaN that the candidate has."""
+    return any(node.op_type in NAN_DEPENDENT for node in small.graph) and any(
+        np.isnan(array).any() for array in feeds.values() if array.dtype.kind == "f"
+    )
 
 
 def _runs_apart(sides: Sides, tensor: str, feeds: Mapping[str, np.ndarray]) -> str:
