@@ -173,6 +173,19 @@ def test_openvino_runs_the_tail_in_float32_for_bfloat16() -> None:
     assert by_value == {"a": ("bf16", "bf16"), "t": ("f32", "f32"), "y": ("f32", "f32")}
 
 
+def test_openvino_computes_constants_in_float32_and_rounds_them_for_products_alone() -> None:
+    # Dequantized weights as exporters write them: added they stay FP32, multiplied they are a product's bfloat16.
+    weights = {"q": np.arange(1, 17, dtype=np.int8).reshape(4, 4), "scale": np.float32(0.3)}
+    dequantized = "f = Cast<to=1>(q) w = Mul(f, scale)"
+    w = weights["q"].astype(np.float32) * weights["scale"]
+    assert not np.array_equal(bf16(w), w)
+    x = numbers(16).reshape(4, 4)
+    added = run(parse(f"{dequantized} a = Add(x, w) y = MatMul(a, a)", weights), x, "openvino")["y"]
+    np.testing.assert_allclose(added, bf16(x + w) @ bf16(x + w), rtol=1e-6)
+    multiplied = run(parse(f"{dequantized} y = MatMul(x, w)", weights), x, "openvino")["y"]
+    np.testing.assert_allclose(multiplied, bf16(x) @ bf16(w), rtol=1e-6, atol=1e-6)
+
+
 def test_openvino_keeps_normalizations_and_their_neighbours_in_float32_for_float16() -> None:
     body = (
         "h = MatMul(x, x) x2 = Add(h, x) " + LAYER.replace("(x", "(x2").replace(" y = ", " n = ") + " y = MatMul(n, n)"

@@ -138,7 +138,7 @@ def expect_outputs(
 def _no_less_than_rounding(floor: Mapping[str, float], half: Mapping[str, float]) -> dict[str, float]:
     """The FP32 floor of each output, and at least what rounding every tensor to FP32 does to first order.
 
-    The model of the floor ends at control flow, whose bodies it does not enter; the simulation does. Errors of rounding are
+    The model of the floor does not enter the bodies of Loop and Scan; the simulation does. Errors of rounding are
     proportional to the format's unit roundoff to first order, and no layer rounds less often than once.
     """
     scale = format_named("f32").unit_roundoff / format_named("f16").unit_roundoff

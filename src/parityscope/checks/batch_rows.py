@@ -5,10 +5,12 @@ was built into the graph, a workspace is shared between rows. Row 0 is often rig
 
 How it shows: errors that come with batch size, rows from some index on that are wrong, identical rows with different answers.
 
-How we test for it: rows of most networks do not know of each other, and the reference is asked first whether these do.
-Then the candidate gets a batch whose rows are all the sample's first row, which must come out alike; the sample's rows
-one by one, where the batch size is open, which must come out as in the batch; and its first row beside other rows. With a
-recording, rows that happen to be identical in the data are compared.
+How we test for it: first, whether the candidate's answers are the reference's for the first k rows, over and over: a recording
+can tell that too. Otherwise, rows of most networks do not know of each other, and the reference is asked whether these do.
+Then the candidate gets a batch whose rows are all the sample's first row, which must come out alike; the sample's first
+row beside other rows; its rows each one place further on, whose answers must go with them; and, where the batch size is open,
+its rows one by one, which must come out as in the batch. With a recording, rows that happen to be identical in the data are
+compared.
 
 What it is confused with: a network that mixes rows by right (batch statistics, contrastive heads): the reference mixes them
 too, and nothing is claimed. An output that is old from some row on (BND003).
@@ -30,11 +32,12 @@ import numpy as np
 from parityscope.checks import Check, Example, Proposal, Result
 from parityscope.checks._common import number
 from parityscope.checks._reproducing import RUN_S, Misfit, apart, limit_of, misfit, refuted, supported
+from parityscope.checks._rows import repeated, turned
 from parityscope.errors import ParityError
 from parityscope.records import Experiment, Finding, OfferedRepair, Site
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from parityscope.checks import Bench, Scene
     from parityscope.records import Evidence
@@ -71,7 +74,7 @@ def _propose(scene: Scene) -> list[Proposal]:
     experiment = Experiment(
         check=_CODE,
         claim="a row's answer depends on its place in the batch or on its neighbours",
-        change="run a batch of identical rows, and each row alone",
+        change="run a batch of identical rows, the same rows in other places, and each row alone",
         measure="worst relative L2 distance between the answers to one row",
         if_true="above what the declared arithmetic explains, and not so in the reference",
         if_false="below",
@@ -84,6 +87,8 @@ def _tested(scene: Scene, bench: Bench, rows: int, experiment: Experiment) -> Re
     index = bench.samples[0]
     arrays = bench.inputs(index)
     before = misfit(scene, bench.reference(index), bench.candidate(index))
+    if rows > 1 and (again := repeated(scene, bench, rows)):
+        return _built_in(bench, before, again, experiment)
     if bench.answers is None:
         found = _identical(scene, arrays, bench.candidate(index), rows)
     else:
@@ -105,6 +110,28 @@ def _tested(scene: Scene, bench: Bench, rows: int, experiment: Experiment) -> Re
     return Result(evidence=evidence, finding=_finding(found, share, evidence))
 
 
+def _built_in(bench: Bench, before: Misfit, again: tuple[int, Misfit], experiment: Experiment) -> Result:
+    """The finding that rows get the answers of the first few."""
+    count, after = again
+    index = bench.samples[0]
+    found = _furthest(bench.reference(index), bench.candidate(index), count)
+    first = "the first row's answer" if count == 1 else f"the first {count} rows' answers"
+    because = f"every row from {count} on gets {first} again: with that the error falls from {number(before.error)} to "
+    evidence = supported(experiment, before, after, because + number(after.error))
+    return Result(evidence=evidence, finding=_finding(found, after.share(before), evidence))
+
+
+def _furthest(reference: Arrays, candidate: Arrays, start: int) -> _Uneven:
+    """The row from `start` on that is furthest from its own answer."""
+    parted = [
+        _Uneven(words="", output=name, row=row, error=apart(array[row], candidate[name][row]))
+        for name, array in reference.items()
+        if name in candidate and array.ndim and candidate[name].shape == array.shape
+        for row in range(start, len(array))
+    ]
+    return max(parted, key=lambda each: each.error)
+
+
 def _parting(scene: Scene, answers: Run, reference: Run, arrays: Arrays, same: Arrays, rows: int) -> _Uneven | None:
     """The first way in which the candidate's answer to one row parts and the reference's does not."""
     theirs, ours = answers(same), reference(same)
@@ -118,6 +145,8 @@ def _parting(scene: Scene, answers: Run, reference: Run, arrays: Arrays, same: A
             found = _parted(scene, whole_theirs, theirs, 0, 0, words)
             if found:
                 return found
+        if found := _following(scene, answers(turned(arrays)), whole_theirs, reference(turned(arrays)), whole_ours):
+            return found
     if not _is_open(scene):
         return None
     for row in range(min(rows, _MOST)):
@@ -129,6 +158,19 @@ def _parting(scene: Scene, answers: Run, reference: Run, arrays: Arrays, same: A
             if found:
                 return found
     return None
+
+
+def _following(scene: Scene, theirs: Arrays, before: Arrays, ours: Arrays, own: Arrays) -> _Uneven | None:
+    """The first row whose answer in the candidate does not go with it to its next place, as it does in the reference.
+
+    `theirs` and `ours` are of rows one place further on, `before` and `own` of the rows as they were.
+    """
+    count = max((len(array) for array in own.values() if array.ndim), default=0)
+    words = "a row gets another answer in the next place of the batch"
+    places = [((row + 1) % count, row) for row in range(count)]
+    if any(_parted(scene, ours, own, new, old, words) for new, old in places):
+        return None
+    return next((found for new, old in places if (found := _parted(scene, theirs, before, new, old, words))), None)
 
 
 def _limit(scene: Scene, output: str) -> float:
@@ -239,17 +281,29 @@ _MIXED = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,32] x) => (float
   e = Mul(d, tenth)
   y = Add(t, e)
 }"""
+# Row r gets the answer of another row: the first two over and over, or 1 and 2 exchanged, which only other places show.
+_TAKEN = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,32] x) => (float[N,32] y) {
+  t = Tanh(x)
+  y = Gather<axis = 0>(t, rows)
+}"""
 _CONSTANTS: dict[str, np.ndarray] = {
     "zero": np.zeros(1, np.float32),
     "tenth": np.full(1, 0.1, np.float32),
     "rest": np.full(1, 0.9, np.float32),
     "axis": np.array(0, np.int64),
 }
+_TWO = {"rows": np.array([0, 1, 0, 1], np.int64)}
+_EXCHANGED = {"rows": np.array([0, 2, 1, 3], np.int64)}
 # One sample of four rows; a leading axis of samples would be taken for its batch.
 _ROWS_OF = {"x": np.random.default_rng(67).normal(size=(1, 32)).astype(np.float32)}
 _FIXED = _MODEL.replace("float[N,32]", "float[4,32]")
 _FOUR = {"x": np.random.default_rng(68).normal(size=(4, 32)).astype(np.float32)}
+_ALIKE = {"x": np.repeat(_FOUR["x"][:1], 4, axis=0)}
 _PLAIN = "ort?optimization=disabled"
+
+
+def _only_first(outputs: Sequence[Arrays]) -> Sequence[Arrays]:
+    return [{name: np.repeat(array[:1], len(array), axis=0) for name, array in one.items()} for one in outputs]
 
 
 def _sized(text: str) -> str:
@@ -263,12 +317,17 @@ CHECK = Check(
     holds=(
         Example(model=_FIXED, candidate_model=_sized(_PLACED), inputs=_FOUR, constants=_CONSTANTS, candidate=_PLAIN),
         Example(model=_FIXED, candidate_model=_sized(_MIXED), inputs=_FOUR, constants=_CONSTANTS, candidate=_PLAIN),
+        Example(model=_FIXED, candidate_model=_sized(_TAKEN), inputs=_FOUR, constants=_TWO, candidate=_PLAIN),
+        Example(model=_FIXED, candidate_model=_sized(_TAKEN), inputs=_FOUR, constants=_EXCHANGED, candidate=_PLAIN),
+        Example(model=_FIXED, inputs=_FOUR, outputs_fault=_only_first),
     ),
     holds_not=(
         Example(model=_FIXED, inputs=_FOUR, candidate="sim:bf16", declared="f32"),
         Example(model=_FIXED, candidate_model=_sized(_MODEL).replace("Tanh", "Sin"), inputs=_FOUR, candidate=_PLAIN),
         # The reference mixes rows too.
         Example(model=_sized(_MIXED), inputs=_FOUR, constants=_CONSTANTS, candidate="sim:bf16", declared="f32"),
+        # Rows that are alike have one answer by right.
+        Example(model=_FIXED, inputs=_ALIKE, outputs_fault=lambda outputs: [{"y": one["y"] * 1.5} for one in outputs]),
         Example(model=_MODEL, inputs=_ROWS_OF, candidate="sim:bf16", declared="f32"),
     ),
 )

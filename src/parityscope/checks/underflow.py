@@ -8,7 +8,9 @@ How it shows: NaN or Inf, or a large error, begins at a Div, Log, Sqrt, Pow or a
 
 How we test for it: the reference runs once more with only this constant rounded to the format. That must reproduce the
 candidate's output error. (Where the constant is added nothing is seen yet; it bites one operator later, on inputs that
-are already wrong, so that no single layer introduces the error.)
+are already wrong, so that no single layer introduces the error.) Where the constant guards against inputs that vanish in the
+format too (max(power, 1e-12) before a logarithm), the reference alone shows nothing: then the candidate's own zeros are
+counted where the constant would have stood, and what the next operator makes of them.
 
 What it is confused with: activations beyond range (RNG002).
 
@@ -21,6 +23,7 @@ Sources: IEEE 754-2019, section 7.5 (underflow).
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,6 +45,7 @@ _CODE = "RNG003"
 
 # Weights have many tiny elements whose loss says nothing; a guard against division by zero is a scalar or a small row.
 _SMALL_CONSTANT = 64
+_POLES = {"Div", "Log", "Pow", "Reciprocal"}  # what makes infinity or NaN of a zero
 _ASKED = 16  # chosen: an experiment is a run of the model; those that vanish are asked first
 
 
@@ -92,13 +96,22 @@ def _proposal(scene: Scene, lab: Lab, output: str, tensor: str, constant: Consta
         share = explained_share(
             lab.candidate(output), lab.reference(output), lab.forward(output, {constant.name: rounded})
         )
+        because = f"with {constant.name} rounded, {percent(share)} of the output error is reproduced"
+        source = "the share of the output error that the experiment reproduced"
+        if share < EXPLAINED and (let := _let_through(scene, lab, tensor)):
+            share = let.share
+            because = (
+                f"the reference alone shows nothing, but in the candidate {let.zeros} elements behind it are zero where the "
+                f"constant would stand, and they are {percent(share)} of what is not finite behind {let.reader}"
+            )
+            source = "the share of the elements that are not finite behind it where the constant was lost"
         supported = share >= EXPLAINED
         evidence = Evidence(
             experiment=experiment,
             outcome="supports" if supported else "refutes",
             before=0.0,
             after=share,
-            because=f"with {constant.name} rounded, {percent(share)} of the output error is reproduced",
+            because=because,
         )
         finding = None
         if supported:
@@ -108,7 +121,7 @@ def _proposal(scene: Scene, lab: Lab, output: str, tensor: str, constant: Consta
                 role="cause",
                 claim=f"{claim}.",
                 confidence=min(1.0, share),
-                confidence_from="the share of the output error that the experiment reproduced",
+                confidence_from=source,
                 site=scene.places[tensor],
                 share=min(1.0, share),
                 evidence=(evidence,),
@@ -135,11 +148,50 @@ def _proposal(scene: Scene, lab: Lab, output: str, tensor: str, constant: Consta
     return Proposal(experiment=experiment, test=test)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Through:
+    """`zeros` that a guard let through, and which `share` they are of what its `reader` makes not finite."""
+
+    zeros: int
+    share: float
+    reader: str
+
+
+def _let_through(scene: Scene, lab: Lab, tensor: str) -> _Through | None:
+    """Zeros of the candidate at `tensor` where its own inputs and the constant give a number; None if there are none."""
+    kept = lab.replay(tensor, {})
+    found = lab.candidate(tensor)
+    if kept.shape != found.shape:
+        return None
+    lost = (found == 0) & (kept != 0)
+    readers = [
+        (node.op_type, str(output.name))
+        for node in scene.graph.graph
+        if node.op_type in _POLES and any(value is not None and value.name == tensor for value in node.inputs)
+        for output in node.outputs
+        if output.name in scene.tensors
+    ]
+    for op_type, reader in readers:
+        behind = ~np.isfinite(lab.candidate(reader)) & np.isfinite(lab.reference(reader))
+        if lost.any() and behind.any() and behind.shape == lost.shape:
+            return _Through(
+                zeros=int(lost.sum()), share=float((behind & lost).sum() / behind.sum()), reader=f"{op_type} {reader}"
+            )
+    return None
+
+
 _LOG = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1,8] y) {
   floor = Relu(x)
   safe = Add(floor, epsilon)
   y = Log(safe)
 }"""
+# Half of the small inputs vanish in FP16 as the constant does: the reference with the constant rounded shows nothing.
+_GUARDED = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1,8] y) {
+  power = Mul(x, x)
+  safe = Max(power, epsilon)
+  y = Log(safe)
+}"""
+_SMALL = np.array([[1e-5, -2e-5, 3e-5, 1e-4, 0.5, 1, 2, 3]], np.float32)
 _X = np.array([[-1, -0.5, 0.25, 0.5, 1, 2, 3, 4]], np.float32)
 
 CHECK = Check(
@@ -153,6 +205,13 @@ CHECK = Check(
             candidate="sim:f16",
             site="safe",
             constants={"epsilon": np.array(1e-10, np.float32)},
+        ),
+        Example(
+            model=_GUARDED,
+            inputs={"x": _SMALL},
+            candidate="sim:f16",
+            site="safe",
+            constants={"epsilon": np.array(1e-12, np.float32)},
         ),
     ),
     holds_not=(

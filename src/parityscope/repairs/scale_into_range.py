@@ -69,12 +69,13 @@ def _apply(model: ir.Model, finding: Finding) -> str | None:
         scaling = solve(model.graph, {tensor: least}, number_format)
         if scaling is None or not _repaired(node, finding, scaling, number_format):
             continue
-        exponent = least if "exponent" in finding.details else balanced(least, scaling, _reach(finding), number_format)
-        further = solve(model.graph, {tensor: exponent}, number_format) if exponent != least else None
-        if further is not None and further.constants.keys() == scaling.constants.keys():
-            scaling = further
-        else:
-            exponent = least
+        asked = "exponent" in finding.details
+        exponent = least if asked else balanced(least, scaling, _reach(finding), number_format)
+        further = solve(model.graph, {tensor: exponent}, number_format)
+        # Elsewhere in the graph the scale would end in other constants, which nothing was measured of.
+        if further is None or further.constants.keys() != scaling.constants.keys():
+            exponent, further = least, scaling
+        scaling = further
         count = write_scaling(model, scaling)
         if count:
             others = len(scaling.values) - 1

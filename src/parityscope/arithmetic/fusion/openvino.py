@@ -13,8 +13,8 @@ it). The runtime's executed graph says which of it happened; this file predicts 
 
 In bfloat16 (`Graph::EnforceInferencePrecision` in `intel_cpu/src/graph.cpp`): every layer, except the tail, which is
 everything from an output upwards to the first convolution, product, recurrence or resize; those run in bfloat16 and
-write FP32. Constants stay FP32 but for the weights and biases of products, which are folded in FP32 before. Pointwise
-layers read what is fed to the graph unrounded. A few operators exist in FP32 alone.
+write FP32. Constants stay FP32, those that are computed from constants too (dequantized embeddings), but for the weights
+and biases of products, which are folded in FP32 before. Pointwise layers read what is fed to the graph unrounded. A few operators exist in FP32 alone.
 
 In float16 (`mark_subgraphs_to_keep_in_mixed_precision.cpp` in the common transformations): every constant is converted
 first, saturated at ±65504. What divides by something with a small ε (decomposed normalizations) stays FP32, and Exp above
@@ -32,6 +32,7 @@ from parityscope.arithmetic.fusion import Fusion, Profile
 from parityscope.arithmetic.fusion._openvino_marks import sensitive, tail
 from parityscope.arithmetic.fusion._openvino_rules import is_eltwise, merge_all
 from parityscope.arithmetic.fusion.layers import cut
+from parityscope.arithmetic.fusion.matching import is_static
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -78,7 +79,8 @@ def _predict(model: ir.Model, precision: str) -> Fusion | None:
     def runs_in(layer: Layer) -> str:
         # HardSigmoid as one ONNX node is a Math layer; put together from nodes it is pointwise.
         alone = layer.kind in _FLOAT32_ONLY and len(layer.nodes) == 1
-        return "f32" if layer.nodes[0] in wide or alone else precision
+        folded = precision == "bf16" and is_static(layer.output)
+        return "f32" if layer.nodes[0] in wide or alone or folded else precision
 
     def writes(layer: Layer) -> str:
         if precision == "f16" and layer.output.is_graph_output():

@@ -1,7 +1,8 @@
 """Epsilon changed: a normalization with another small constant under its root.
 
 Asked of normalization operators, and of an Add of a small constant where a normalization is spelt out. Common values are
-tried; others stay unexplained.
+tried, and any other up to 1 is fitted: what is normalized has a variance of about 1 (or it would not be called so), and a
+constant as large as that is no epsilon. 1 / sqrt(v + e) is monotone in e in each channel, so that the fit has one minimum.
 
 Sources: defaults in PyTorch (BatchNorm 1e-5, LayerNorm 1e-5), TensorFlow (1e-3), BERT (1e-12), ONNX (1e-5); 0 where FP16
 loses it.
@@ -37,6 +38,7 @@ _NORMALIZATIONS = frozenset(
 _COMMON = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-12, 0.0)
 _LARGEST = 1e-2  # an added constant above this is no epsilon
 _DEFAULT = 1e-5
+_SPAN = (0.0, 1.0)
 _SAME = 1e-3  # relative: the attribute is a float32
 
 
@@ -53,15 +55,17 @@ def _applies(node: ir.Node, _graph: ir.Graph) -> bool:
     return node.op_type in _NORMALIZATIONS or _added(node) is not None
 
 
-def _changed(epsilon: float, index: int | None) -> Variant:
-    def rewrite(model: ir.Model, node: ir.Node, _: float) -> None:
-        array = None if index is None else array_of(node, index)
-        if index is None or array is None:
-            put(node, "epsilon", epsilon)
-        else:
-            read(model, node, index, np.full_like(array, epsilon))
+def _set(model: ir.Model, node: ir.Node, epsilon: float) -> None:
+    index = _added(node)
+    array = None if index is None else array_of(node, index)
+    if index is None or array is None:
+        put(node, "epsilon", float(epsilon))
+    else:
+        read(model, node, index, np.full_like(array, epsilon))
 
-    return Variant(words=f"epsilon is {epsilon:g}", rewrite=rewrite)
+
+def _changed(epsilon: float) -> Variant:
+    return Variant(words=f"epsilon is {epsilon:g}", rewrite=lambda model, node, _: _set(model, node, epsilon))
 
 
 def _variants(node: ir.Node, _context: Context) -> Iterator[Variant]:
@@ -70,7 +74,9 @@ def _variants(node: ir.Node, _context: Context) -> Iterator[Variant]:
     current = real(node, "epsilon", _DEFAULT) if array is None else float(array.reshape(-1)[0])
     for epsilon in _COMMON:
         if abs(epsilon - current) > _SAME * current:
-            yield _changed(epsilon, index)
+            yield _changed(epsilon)
+    words = f"epsilon is {{parameter}} and not {current:g}"
+    yield Variant(words=words, rewrite=_set, span=_SPAN, neutral=current)
 
 
 HYPOTHESIS = Hypothesis(

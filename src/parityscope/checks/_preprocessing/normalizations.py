@@ -140,7 +140,12 @@ def _own(base: Normalization) -> list[Normalization]:
     if base.key == "bytes":
         return []
     gain, offset = base.gain, base.offset
-    wrongs = [*_order(base), twice]
+    over = tuple(each / 255.0 for each in gain)
+    wrongs = [
+        *_order(base),
+        _wrong("over", f"divides by 255 twice before it normalises ({base.words})", over, offset),
+        twice,
+    ]
     if len(gain) > 1:
         wrongs.append(
             _wrong("reversed", f"takes {base.words} in the reversed order of channels", gain[::-1], offset[::-1])
