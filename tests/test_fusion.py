@@ -181,9 +181,10 @@ def test_openvino_computes_constants_in_float32_and_rounds_them_for_products_alo
     assert not np.array_equal(bf16(w), w)
     x = numbers(16).reshape(4, 4)
     added = run(parse(f"{dequantized} a = Add(x, w) y = MatMul(a, a)", weights), x, "openvino")["y"]
-    np.testing.assert_allclose(added, bf16(x + w) @ bf16(x + w), rtol=1e-6)
+    np.testing.assert_array_equal(added, bf16(bf16(x + w) @ bf16(x + w)))
+    assert not np.array_equal(added, bf16(bf16(x + bf16(w)) @ bf16(x + bf16(w))))
     multiplied = run(parse(f"{dequantized} y = MatMul(x, w)", weights), x, "openvino")["y"]
-    np.testing.assert_allclose(multiplied, bf16(x) @ bf16(w), rtol=1e-6, atol=1e-6)
+    np.testing.assert_array_equal(multiplied, bf16(bf16(x) @ bf16(w)))
 
 
 def test_openvino_keeps_normalizations_and_their_neighbours_in_float32_for_float16() -> None:

@@ -14,7 +14,8 @@ it). The runtime's executed graph says which of it happened; this file predicts 
 In bfloat16 (`Graph::EnforceInferencePrecision` in `intel_cpu/src/graph.cpp`): every layer, except the tail, which is
 everything from an output upwards to the first convolution, product, recurrence or resize; those run in bfloat16 and
 write FP32. Constants stay FP32, those that are computed from constants too (dequantized embeddings), but for the weights
-and biases of products, which are folded in FP32 before. Pointwise layers read what is fed to the graph unrounded. A few operators exist in FP32 alone.
+and biases of products, which are folded in FP32 before. Pointwise layers read what is fed to the graph unrounded. A few
+operators exist in FP32 alone.
 
 In float16 (`mark_subgraphs_to_keep_in_mixed_precision.cpp` in the common transformations): every constant is converted
 first, saturated at ±65504. What divides by something with a small ε (decomposed normalizations) stays FP32, and Exp above
