@@ -46,7 +46,8 @@ def main() -> None:
         print(f"  {quantile:.0%} of the lines: at most {np.quantile(over, quantile):.3g}")
     for error, line, step, share, best in sorted(found, reverse=True)[:WORST]:
         print(
-            f"line {line}: {error:.3g}, {share:.0%} of it squared at step {step}, where FP32 gives {best[0]:.2f} and {best[1]:.2f}"
+            f"line {line}: {error:.3g}, {share:.0%} of it squared at step {step}, "
+            f"where FP32 gives {best[0]:.2f} and {best[1]:.2f}"
         )
 
 
