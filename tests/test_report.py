@@ -25,6 +25,7 @@ from golden import documents
 from parityscope.errors import ParityError
 from parityscope.report import (
     Renderer,
+    _findings,
     as_html,
     as_json,
     as_node_data,
@@ -181,6 +182,13 @@ def test_a_repair_that_was_tried_and_failed_comes_after_untried_ones() -> None:
     repairs = document["findings"][0]["repairs"]
     repairs[0]["trial"]["verdict"] = "beyond"
     assert [repair["repair"] for repair in view(document)["repairs"]] == [repairs[1]["repair"], repairs[0]["repair"]]
+
+
+def test_the_same_advice_of_several_findings_is_given_once() -> None:
+    offered = {"repair": "reduce", "text": "report it", "command": "", "trial": None}
+    document = {"findings": [{"code": "FUS003", "repairs": [offered]}] * 3 + [{"code": "RNG004", "repairs": [offered]}]}
+    texts = [(repair["code"], repair["text"]) for repair in _findings.repairs(document)]
+    assert texts == [("FUS003", "report it (3 findings)"), ("RNG004", "report it")]
 
 
 def test_details_are_whole_facts() -> None:

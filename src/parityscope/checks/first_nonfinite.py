@@ -154,7 +154,9 @@ CHECK = Check(
     propose=_propose,
     holds=(
         Example(model=_CHAIN, inputs={"x": _X}, fault=("b", _poison), site="b"),
-        Example(model=_POOLED, inputs={"x": _X.reshape(1, 1, 8)}, candidate="ort", candidate_model=_HANDING_ON, site="a"),
+        Example(
+            model=_POOLED, inputs={"x": _X.reshape(1, 1, 8)}, candidate="ort", candidate_model=_HANDING_ON, site="a"
+        ),
     ),
     holds_not=(Example(model=_CHAIN, inputs={"x": _X}, fault=("b", lambda array: array * np.float32(1.5))),),
 )

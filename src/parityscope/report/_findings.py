@@ -36,7 +36,15 @@ def repairs(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     offered = [
         _repair(repair, finding) for finding in document.get("findings", ()) for repair in finding.get("repairs", ())
     ]
-    return sorted(offered, key=lambda repair: repair["order"])
+    # Findings of several layers may ask for the same in the same words: that is said once, with how often.
+    told: dict[tuple[object, ...], dict[str, Any]] = {}
+    for place, repair in enumerate(offered):
+        key = (place,) if repair["trial"] else (repair["repair"], repair["text"], repair["command"], repair["code"])
+        told.setdefault(key, {**repair, "times": 0})["times"] += 1
+    for repair in told.values():
+        if repair["times"] > 1:
+            repair["text"] = f"{repair['text']} ({repair['times']} findings)"
+    return sorted(told.values(), key=lambda repair: repair["order"])
 
 
 def experiments(document: Mapping[str, Any]) -> list[dict[str, Any]]:
