@@ -172,6 +172,30 @@ def test_a_wrong_bound_is_fitted() -> None:
     assert found.by[0].parameter == pytest.approx(0.75, abs=1e-6)
 
 
+@pytest.mark.parametrize("epsilon", [0.03, 7e-4, 1e-3])
+def test_a_wrong_epsilon_is_fitted(epsilon: float) -> None:
+    generator = np.random.default_rng(3)
+    scale, bias, mean = (generator.normal(size=6).astype(np.float32) for _ in range(3))
+    variance = generator.uniform(0.1, 2.0, 6).astype(np.float32)
+    layer = layers.Layer(
+        text="""g (float[N,C,H,W] x) => (float[N,C,H,W] y) {
+        y = BatchNormalization<epsilon = 1e-5>(x, scale, bias, mean, variance)
+        }""",
+        parameters={"scale": scale, "bias": bias, "mean": mean, "variance": variance},
+        feeds={"x": generator.normal(size=(1, 6, 9, 9)).astype(np.float32)},
+    )
+    # The operator's definition, in float64.
+    each = [array.astype(np.float64).reshape(1, 6, 1, 1) for array in (scale, bias, mean, variance)]
+    candidate = (layer.feeds["x"] - each[2]) / np.sqrt(each[3] + epsilon) * each[0] + each[1]
+    found = explain(layers.region(layer), layer.feeds, candidate.astype(np.float32))
+    assert found.is_bug
+    assert found.by[0].hypothesis == "epsilon"
+    if epsilon == 1e-3:  # a common one is named without a fit
+        assert (found.by[0].parameter, found.by[0].words) == (None, "epsilon is 0.001")
+    else:
+        assert found.by[0].parameter == pytest.approx(epsilon, rel=1e-3)
+
+
 def test_equal_outputs_are_exact() -> None:
     layer = _clip()
     found = explain(layers.region(layer), layer.feeds, np.clip(layer.feeds["x"], 0, 1).astype(np.float32))

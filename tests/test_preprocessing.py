@@ -172,6 +172,8 @@ PLANTED: tuple[tuple[str, Callable[[np.ndarray], np.ndarray], str], ...] = (
     ("half", lambda raw: raw, "does not normalise (mean 0.5"),
     ("half", lambda raw: (raw - MEAN) / DEVIATION, "ImageNet's mean and deviation instead of mean 0.5"),
     ("half", lambda raw: (raw * 255.0 - 127.5) / 128.0, "mean 127.5 and deviation 128"),
+    ("half", lambda raw: 2.0 * raw / 255.0 - 1.0, "divides by 255 twice before it normalises (mean 0.5"),
+    ("imagenet", lambda raw: (raw / 255.0 - MEAN) / DEVIATION, "divides by 255 twice before it normalises (ImageNet's"),
 )
 
 

@@ -79,6 +79,19 @@ def test_a_row_that_leaks_into_its_neighbours(tmp_path: Path, capfd: pytest.Capt
     assert "neighbours" in found["findings"][0]["claim"]
 
 
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_batch_that_was_built_in(size: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    # Of both samples; from row `size` on each row has the answer of row r modulo `size`, and its own would be another.
+    body = f"found = {{'y': y[np.arange(len(y)) % {size}], 'z': z}}"
+    code, found = diagnosed(body, tmp_path, capfd)
+    assert code == 1
+    first = found["findings"][0]
+    assert (first["code"], first["role"], first["share"]) == ("SHP001", "cause", pytest.approx(1.0))
+    assert f"Every row from {size} on gets the first" in first["claim"]
+    assert first["details"]["output"] == "y"
+    assert first["details"]["row"] >= size
+
+
 def test_a_program_that_is_not_the_same_twice_is_told_so_first(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -24,44 +24,30 @@ Sources: NVIDIA/TensorRT issues 4813 (four identical rows get four answers), 479
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.checks import Check, Example, Proposal, Result
 from parityscope.checks._common import number
-from parityscope.checks._reproducing import RUN_S, Misfit, apart, limit_of, misfit, refuted, supported
-from parityscope.checks._rows import repeated, turned
+from parityscope.checks._reproducing import RUN_S, Misfit, misfit, refuted, supported
+from parityscope.checks._rows import MOST_ALONE, Uneven, furthest, identical, is_open, parting, repeated
 from parityscope.errors import ParityError
 from parityscope.records import Experiment, Finding, OfferedRepair, Site
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from parityscope.checks import Bench, Scene
     from parityscope.records import Evidence
 
     Arrays = Mapping[str, np.ndarray]
-    Run = Callable[[Arrays], Mapping[str, np.ndarray]]
 
 __all__ = ["CHECK"]
 
 _CODE = "SHP001"
 _TITLE = "A row's answer depends on the batch around it"
 _ROWS = 4  # of the batch that is made where the data have one row: as many as the public case had
-_MOST = 8  # rows run one by one
-_REPEATED = 4.0  # times the spread between two runs. Chosen: of one row it may be larger than of all
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Uneven:
-    """Where one row's answers part: in words, the output, the row, and by how much, relative."""
-
-    words: str
-    output: str
-    row: int
-    error: float
 
 
 def _propose(scene: Scene) -> list[Proposal]:
@@ -69,7 +55,7 @@ def _propose(scene: Scene) -> list[Proposal]:
     if bench is None:
         return []
     rows = _rows(bench.inputs(bench.samples[0]))
-    if rows is None or (rows < 2 and (bench.answers is None or not _is_open(scene))):
+    if rows is None or (rows < 2 and (bench.answers is None or not is_open(scene))):
         return []
     experiment = Experiment(
         check=_CODE,
@@ -90,12 +76,12 @@ def _tested(scene: Scene, bench: Bench, rows: int, experiment: Experiment) -> Re
     if rows > 1 and (again := repeated(scene, bench, rows)):
         return _built_in(bench, before, again, experiment)
     if bench.answers is None:
-        found = _identical(scene, arrays, bench.candidate(index), rows)
+        found = identical(scene, arrays, bench.candidate(index), rows)
     else:
         count = rows if rows > 1 else _ROWS
         same = {name: np.repeat(array[:1], count, axis=0) for name, array in arrays.items()}
         try:
-            found = _parting(scene, bench.answers, bench.outputs, arrays, same, rows)
+            found = parting(scene, bench.answers, bench.outputs, arrays, same, rows)
         except ParityError as error:
             return refuted(experiment, None, f"a changed batch cannot be run: {error.problem}")
     if found is None:
@@ -114,107 +100,18 @@ def _built_in(bench: Bench, before: Misfit, again: tuple[int, Misfit], experimen
     """The finding that rows get the answers of the first few."""
     count, after = again
     index = bench.samples[0]
-    found = _furthest(bench.reference(index), bench.candidate(index), count)
+    found = furthest(bench.reference(index), bench.candidate(index), count)
     first = "the first row's answer" if count == 1 else f"the first {count} rows' answers"
     because = f"every row from {count} on gets {first} again: with that the error falls from {number(before.error)} to "
     evidence = supported(experiment, before, after, because + number(after.error))
-    return Result(evidence=evidence, finding=_finding(found, after.share(before), evidence))
-
-
-def _furthest(reference: Arrays, candidate: Arrays, start: int) -> _Uneven:
-    """The row from `start` on that is furthest from its own answer."""
-    parted = [
-        _Uneven(words="", output=name, row=row, error=apart(array[row], candidate[name][row]))
-        for name, array in reference.items()
-        if name in candidate and array.ndim and candidate[name].shape == array.shape
-        for row in range(start, len(array))
-    ]
-    return max(parted, key=lambda each: each.error)
-
-
-def _parting(scene: Scene, answers: Run, reference: Run, arrays: Arrays, same: Arrays, rows: int) -> _Uneven | None:
-    """The first way in which the candidate's answer to one row parts and the reference's does not."""
-    theirs, ours = answers(same), reference(same)
-    count = len(next(iter(same.values())))
-    if _uneven(scene, ours, count) is None and (found := _uneven(scene, theirs, count)):
-        return found
-    if rows > 1:
-        whole_theirs, whole_ours = answers(arrays), reference(arrays)
-        words = "the first row's answer changes with its neighbours"
-        if _parted(scene, whole_ours, ours, 0, 0, words) is None:
-            found = _parted(scene, whole_theirs, theirs, 0, 0, words)
-            if found:
-                return found
-        if found := _following(scene, answers(turned(arrays)), whole_theirs, reference(turned(arrays)), whole_ours):
-            return found
-    if not _is_open(scene):
-        return None
-    for row in range(min(rows, _MOST)):
-        one = {name: array[row : row + 1] for name, array in arrays.items()}
-        whole_theirs, whole_ours = (answers(arrays), reference(arrays)) if rows > 1 else (theirs, ours)
-        words = "a row alone gets another answer than in the batch"
-        if _parted(scene, whole_ours, reference(one), row, 0, words) is None:
-            found = _parted(scene, whole_theirs, answers(one), row, 0, words)
-            if found:
-                return found
-    return None
-
-
-def _following(scene: Scene, theirs: Arrays, before: Arrays, ours: Arrays, own: Arrays) -> _Uneven | None:
-    """The first row whose answer in the candidate does not go with it to its next place, as it does in the reference.
-
-    `theirs` and `ours` are of rows one place further on, `before` and `own` of the rows as they were.
-    """
-    count = max((len(array) for array in own.values() if array.ndim), default=0)
-    words = "a row gets another answer in the next place of the batch"
-    places = [((row + 1) % count, row) for row in range(count)]
-    if any(_parted(scene, ours, own, new, old, words) for new, old in places):
-        return None
-    return next((found for new, old in places if (found := _parted(scene, theirs, before, new, old, words))), None)
-
-
-def _limit(scene: Scene, output: str) -> float:
-    """How far two answers to one row may be apart: by arithmetic, and by what the candidate does from run to run."""
-    return max(limit_of(scene, output), _REPEATED * scene.spread)
-
-
-def _uneven(scene: Scene, outputs: Arrays, rows: int) -> _Uneven | None:
-    """The row of a batch of identical rows that is furthest from row 0, if it is too far."""
-    worst: _Uneven | None = None
-    for name, array in outputs.items():
-        if array.ndim == 0 or len(array) != rows:
-            continue
-        for row in range(1, rows):
-            error = apart(array[0], array[row])
-            if error > _limit(scene, name) and (worst is None or error > worst.error):
-                worst = _Uneven(words="identical rows get different answers", output=name, row=row, error=error)
-    return worst
-
-
-def _parted(scene: Scene, first: Arrays, second: Arrays, row: int, other: int, words: str) -> _Uneven | None:
-    for name, array in first.items():
-        if name not in second or array.ndim == 0 or len(array) <= row or len(second[name]) <= other:
-            continue
-        error = apart(array[row], second[name][other])
-        if error > _limit(scene, name):
-            return _Uneven(words=words, output=name, row=row, error=error)
-    return None
-
-
-def _identical(scene: Scene, arrays: Arrays, outputs: Arrays, rows: int) -> _Uneven | None:
-    """Rows that are identical in the data and different in a recording."""
-    for row in range(1, rows):
-        for earlier in range(row):
-            if all(array[row].tobytes() == array[earlier].tobytes() for array in arrays.values()):
-                found = _parted(scene, outputs, outputs, row, earlier, "identical rows get different answers")
-                if found:
-                    return found
-    return None
+    return Result(
+        evidence=evidence, finding=_finding(found, after.share(before), evidence, "the reference gives each its own")
+    )
 
 
 def _alone(scene: Scene, bench: Bench, arrays: Arrays, rows: int) -> Misfit | None:
     """The misfit when the candidate is given one row at a time; None where the batch cannot be taken apart."""
-    if bench.answers is None or not _is_open(scene) or rows > _MOST:
+    if bench.answers is None or not is_open(scene) or rows > MOST_ALONE:
         return None
     worst = Misfit(error=0.0, over=0.0)
     for row in range(rows):
@@ -233,19 +130,14 @@ def _rows(arrays: Arrays) -> int | None:
     return sizes.pop() if len(sizes) == 1 else None
 
 
-def _is_open(scene: Scene) -> bool:
-    """Whether the model takes any batch size."""
-    return all(
-        value.shape is not None and value.shape and not isinstance(value.shape[0], int) for value in scene.model.inputs
-    )
-
-
-def _finding(found: _Uneven, share: float | None, evidence: Evidence) -> Finding:
+def _finding(
+    found: Uneven, share: float | None, evidence: Evidence, otherwise: str = "the reference gives one answer"
+) -> Finding:
     return Finding(
         code=_CODE,
         title=_TITLE,
         role="contributing" if share is None else "cause",
-        claim=f"{evidence.because[0].upper()}{evidence.because[1:]}; the reference gives one answer.",
+        claim=f"{evidence.because[0].upper()}{evidence.because[1:]}; {otherwise}.",
         confidence=1.0 if share is None else share,
         confidence_from="measured on the candidate"
         if share is None

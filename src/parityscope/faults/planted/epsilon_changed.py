@@ -1,4 +1,4 @@
-"""A normalization runs with another epsilon than the model's: 1e-12 for 1e-5, or 1e-3."""
+"""A normalization runs with another epsilon than the model's: 0.02, 0.05 or 0.1."""
 
 from __future__ import annotations
 
