@@ -42,6 +42,8 @@ __all__ = ["BACKEND", "unregistered"]
 _UNREGISTERED = "is not a registered function/op"  # ONNX Runtime's words (graph.cc)
 _PROBE_IR_VERSION = 8  # of ONNX 1.13: every runtime in use reads it
 
+_INSPECTED_BYTES = 1 << 28  # chosen: for as long as the graph is saved, its weights are in memory and on disk once more
+
 _HALF = {"f16": "float16", "bf16": "bfloat16"}
 
 
@@ -67,18 +69,26 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     executed: ExecutedGraph | None = None
     absent: tuple[Skip, ...] = ()
 
-    def inspect() -> ExecutedGraph:
+    def fused() -> ExecutedGraph:
         from parityscope.backends._ort_executed import executed_by_onnxruntime
 
         found = executed_by_onnxruntime(model, optimization=level, providers=providers, custom_ops=custom_ops)
         # TF32 is no type of the graph: it is how CUDA multiplies what is FP32.
         return replace(found, executed="tf32") if environment.get("tf32") == "on" and found.executed == "f32" else found
 
+    def inspect() -> ExecutedGraph:
+        if model.nbytes > _INSPECTED_BYTES:
+            raise ParityError(
+                f"the model is larger than {_INSPECTED_BYTES >> 20} MiB, and ONNX Runtime writes all weights to show its graph",
+                fix="ort?observe=layers looks all the same",
+            )
+        return fused()
+
     if capture.tensors:
         marked = [name for name in capture.tensors if name not in outputs]
         _check_known(model, marked)
         if observe == "layers":
-            executed = inspect()
+            executed = fused()
             marked, absent = _borders(model, executed, marked)
         run = open_bytes(
             with_outputs(model.path, marked),
