@@ -17,6 +17,7 @@ import numpy as np
 import onnx_ir as ir
 
 from parityscope.arithmetic._graphs import feed, give_back
+from parityscope.case.graph import computing, node_name
 
 if TYPE_CHECKING:
     from parityscope.arithmetic._graphs import Names
@@ -43,9 +44,12 @@ def propagate_nans(model: ir.Model, names: Names) -> None:
     """Edits `model`, whose types are inferred, in place; models of opsets before 9 stay as they are."""
     if model.opset_imports.get("", model.opset_imports.get("ai.onnx", 1)) < _OPSET:
         return
-    for node in list(model.graph.all_nodes()):
-        if node.op_type not in _LOSES or node.domain not in {"", "ai.onnx"}:
-            continue
+    losing = [node for node in model.graph.all_nodes() if node.op_type in _LOSES and node.domain in {"", "ai.onnx"}]
+    if losing:
+        # A node without a name goes by its place, which the new nodes would move.
+        for index, node in enumerate(computing(model)):
+            node.name = node_name(node, index)
+    for node in losing:
         source, output = node.inputs[0], node.outputs[0]
         if source is not None and isinstance(source.type, ir.TensorType) and source.dtype in _FLOATS and output.name:
             _replace(node, source, output, model, names)
