@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from parityscope.diagnosis import diagnose_scene
 from parityscope.study._bench import open_bench
 from parityscope.study._found import Causes, Known
 from parityscope.study._layers import explain_layers
+from parityscope.study._outputs import error_by_sample
 from parityscope.study._trials import try_repairs
 from parityscope.study._triangle import measure_triangle, peer_of
 
@@ -45,9 +45,8 @@ def find_causes(
     `peer` is the target that the candidate is held against, None for the simulation of its precision.
     """
     case, candidate, layers = known.case, known.candidate, known.layers
-    computes = (
-        (known.run.executed.executed if known.run.executed else "") or candidate.precision or case.policy.declared
-    )
+    executed = known.run.executed.executed if known.run.executed else ""
+    computes = executed or candidate.precision or case.policy.declared
     explanations: dict[str, Explanation] = {}
     if layers is not None:
         explanations = explain_layers(case, layers, computes)
@@ -59,7 +58,7 @@ def find_causes(
         chosen = case.inputs.indices[:_PEER_SAMPLES]
         triangles, absent = measure_triangle(case, known.reference, candidate, peer, known.names, chosen, progress)
         lap("peer")
-    scene = _scene(known, explanations)
+    scene = _scene(known, explanations, executed, computes)
     with open_bench(case, known.reference, candidate, known.names, _worst(known)) as bench:
         scene = replace(scene, bench=bench if known.verdict == "beyond" else None)
         diagnosis = diagnose_scene(scene, seconds=seconds, progress=progress)
@@ -72,16 +71,12 @@ def find_causes(
 
 def _worst(known: Known) -> int | None:
     """The sample of the largest output error, None if every sample is as good as the others."""
-    sizes = dict.fromkeys(known.case.inputs.indices, 0.0)
-    for found in known.run.per_sample.values():
-        for index, error in found:
-            sizes[index] = max(sizes.get(index, 0.0), math.inf if math.isnan(error) else error)
+    sizes = error_by_sample(known.run, known.case.inputs.indices)
     return max(sizes, key=lambda index: sizes[index]) if any(sizes.values()) else None
 
 
-def _scene(known: Known, explanations: Mapping[str, Explanation]) -> Scene:
+def _scene(known: Known, explanations: Mapping[str, Explanation], executed: str, computes: str) -> Scene:
     case, run, layers = known.case, known.run, known.layers
-    executed = run.executed.executed if run.executed else ""
     return Scene(
         model=case.model,
         graph=case.model.graph(),
@@ -90,7 +85,7 @@ def _scene(known: Known, explanations: Mapping[str, Explanation]) -> Scene:
         candidate=known.candidate,
         declared=case.policy.declared,
         executed=executed,
-        storage=FORMATS.get(executed or known.candidate.precision or case.policy.declared, FORMATS["f32"]),
+        storage=FORMATS.get(computes, FORMATS["f32"]),
         verdict=known.verdict,
         outputs=known.outputs,
         tensors=known.tensors,

@@ -23,7 +23,7 @@ from parityscope.study._document import Parts, document
 from parityscope.study._found import Causes, Known
 from parityscope.study._judging import judge, pair_of, reason_for
 from parityscope.study._lockstep import compare_tensors
-from parityscope.study._outputs import run_outputs
+from parityscope.study._outputs import error_by_sample, run_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -243,10 +243,7 @@ def _expectation(case: Case, run: OutputRun, progress: Progress) -> Expectation:
 
 def _predicted_samples(indices: Sequence[int], run: OutputRun) -> tuple[int, ...]:
     """The first samples and, as many, those of the largest errors: where a Softmax is saturated rounding is nothing."""
-    sizes = dict.fromkeys(indices, 0.0)
-    for found in run.per_sample.values():
-        for index, error in found:
-            sizes[index] = max(sizes.get(index, 0.0), math.inf if math.isnan(error) else error)
+    sizes = error_by_sample(run, indices)
     worst = sorted(indices, key=lambda index: -sizes[index])[: _PREDICTED_SAMPLES // 2]
     rest = [index for index in indices if index not in worst][: _PREDICTED_SAMPLES - len(worst)]
     return tuple(sorted([*worst, *rest]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -17,7 +18,7 @@ from parityscope.prediction import distance
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from parityscope.comparison.tolerance import Outside
     from parityscope.records import ExecutedGraph, Policy, Target
 
-__all__ = ["OutputRun", "run_outputs"]
+__all__ = ["OutputRun", "error_by_sample", "run_outputs"]
 
 
 # Scores are (batch, class) or (batch, position, class); a map of rank 4 has pixels on its last axis, not classes.
@@ -121,6 +122,15 @@ def run_outputs(
             executed=executed,
             outside=outside,
         )
+
+
+def error_by_sample(run: OutputRun, indices: Sequence[int]) -> dict[int, float]:
+    """The largest distance of an output on each sample; infinite where it is no number, 0 where nothing was compared."""
+    sizes = dict.fromkeys(indices, 0.0)
+    for found in run.per_sample.values():
+        for index, error in found:
+            sizes[index] = max(sizes.get(index, 0.0), math.inf if math.isnan(error) else error)
+    return sizes
 
 
 def _executed(session: Session, target: Target) -> tuple[ExecutedGraph | None, list[Skip]]:

@@ -2,30 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from parityscope.faults.planting import answers, apart, recorded
-from parityscope.faults.records import Fault, NoEffectError, Plant
-
-if TYPE_CHECKING:
-    from parityscope.faults.records import Bed
+from parityscope.faults.planted._undeclared import undeclared
+from parityscope.faults.records import Fault
 
 __all__ = ["FAULT"]
-
-
-def _plant(bed: Bed) -> Plant:
-    way = int(bed.draw.integers(3))
-    exact, found = answers(bed.path, bed.samples), answers(bed.path, bed.samples, "f16")
-    if max(apart(exact, found, name) for name in exact[0]) < 1e-5:
-        raise NoEffectError("the outputs do not show it")
-    if way == 0:
-        candidate = "sim:f16"
-    else:
-        outputs = answers(bed.path, bed.samples, "f16", inside=way == 1)
-        candidate = recorded(bed, outputs, "f32")
-    words = ("live", "all tensors recorded", "outputs recorded")[way]
-    return Plant(words=f"f16 where f32 was declared ({words})", candidate=candidate, declared="f32")
-
 
 FAULT = Fault(
     title="FP16 that nobody declared",
@@ -42,5 +22,5 @@ FAULT = Fault(
         "vad-18",
         "vad-seq",
     ),
-    plant=_plant,
+    plant=undeclared("f16"),
 )
