@@ -1,15 +1,17 @@
-"""The two compiled loops that read tensors: everything is accumulated in float64 while a block lies in the L1 cache.
+"""The compiled loop that reads two tensors, with what `_replay_kernel` shares of it.
+
+Everything is accumulated in float64 while a block lies in the L1 cache.
 
 A block of `BLOCK` elements is widened to float64 once; small loops then pass over it, each simple enough to become
 vector instructions. That is faster than one loop that does all, because a single histogram update in a loop keeps the
 sums from being vectorized (measured in bench/metric_pass.py).
 
-Two kinds of loops stand apart. `_widen`, `_subtract` and `_split` compile to strict IEEE 754 arithmetic. Only sums may
-be reassociated, and never with the "no NaN" or "no infinity" flags. Non-finite values are found by the bits of their
+Two kinds of loops stand apart. `_widen`, `_subtract` and the replay's `_split` compile to strict IEEE 754 arithmetic. Only
+sums may be reassociated, and never with the "no NaN" or "no infinity" flags. Non-finite values are found by the bits of their
 exponent, which no floating-point flag can optimise away, and are taken out of a block before it is summed.
 
-All functions live in one file, whose text is what `_native` knows the machine code by. Nothing is allocated and nothing
-raised here: the machine code must run without numba.
+The text of both files is what `_native` knows the machine code by. Nothing is allocated and nothing raised here: the
+machine code must run without numba.
 """
 
 from __future__ import annotations
@@ -29,18 +31,28 @@ from parityscope.comparison._bins import (
     VALUE_BINS,
 )
 
-__all__ = ["measure_block", "replay_block"]
+__all__ = [
+    "NONFINITE",
+    "add_channels",
+    "add_scattered",
+    "agree",
+    "compiled",
+    "first_with",
+    "is_nonfinite",
+    "largest_bits",
+    "measure_block",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _MAGNITUDE = np.int64(0x7FFF_FFFF_FFFF_FFFF)
-_NONFINITE = np.int64(0x7FF0_0000_0000_0000)  # all bits of the exponent set
+NONFINITE = np.int64(0x7FF0_0000_0000_0000)  # all bits of the exponent set
 _SHIFT = 52 - MANTISSA_BITS
 _FIRST_BIN = (1023 - OCTAVES) * BINS_PER_OCTAVE - 1
 _SHORT = 16  # runs below this length cost more to cut out than to sum one by one (measured)
 
 
-def _compiled(*, reassociate: bool = False) -> Callable[[F], F]:
+def compiled(*, reassociate: bool = False) -> Callable[[F], F]:
     """Compiles with numba; `reassociate` lets sums be taken in any order."""
     fastmath: set[str] = {"reassoc", "contract", "nsz"} if reassociate else set()
 
@@ -51,64 +63,47 @@ def _compiled(*, reassociate: bool = False) -> Callable[[F], F]:
     return decorate
 
 
-@_compiled()
+@compiled()
 def _widen(source: np.ndarray, wide: np.ndarray) -> None:
     for i in range(source.shape[0]):
         wide[i] = source[i]
 
 
-@_compiled()
+@compiled()
 def _subtract(candidate: np.ndarray, reference: np.ndarray, error: np.ndarray) -> None:
     for i in range(error.shape[0]):
         error[i] = candidate[i] - reference[i]
 
 
-@_compiled()
-def _split(
-    reference: np.ndarray,
-    candidate: np.ndarray,
-    replayed: np.ndarray,
-    wide_reference: np.ndarray,
-    introduced: np.ndarray,
-    inherited: np.ndarray,
-) -> None:
-    for i in range(introduced.shape[0]):
-        r = np.float64(reference[i])
-        f = np.float64(replayed[i])
-        wide_reference[i] = r
-        introduced[i] = np.float64(candidate[i]) - f
-        inherited[i] = f - r
-
-
-@_compiled()
-def _largest(bits: np.ndarray) -> np.int64:
-    """The bits of the largest magnitude, which order like the magnitudes; from `_NONFINITE` on one is not finite."""
+@compiled()
+def largest_bits(bits: np.ndarray) -> np.int64:
+    """The bits of the largest magnitude, which order like the magnitudes; from `NONFINITE` on one is not finite."""
     largest = np.int64(0)
     for i in range(bits.shape[0]):
         largest = max(largest, bits[i] & _MAGNITUDE)
     return largest
 
 
-@_compiled()
-def _first_with(bits: np.ndarray, wanted: np.int64) -> int:
+@compiled()
+def first_with(bits: np.ndarray, wanted: np.int64) -> int:
     for i in range(bits.shape[0]):
         if bits[i] & _MAGNITUDE == wanted:
             return i
     return -1
 
 
-@_compiled()
-def _is_nonfinite(bits: np.int64) -> np.bool:
-    return (bits & _MAGNITUDE) >= _NONFINITE
+@compiled()
+def is_nonfinite(bits: np.int64) -> np.bool:
+    return (bits & _MAGNITUDE) >= NONFINITE
 
 
-@_compiled()
-def _agree(one: np.int64, other: np.int64) -> np.bool | bool:
+@compiled()
+def agree(one: np.int64, other: np.int64) -> np.bool | bool:
     """Whether two non-finite values are the same infinity or both NaN (of any payload)."""
-    return one == other or ((one & _MAGNITUDE) > _NONFINITE and (other & _MAGNITUDE) > _NONFINITE)
+    return one == other or ((one & _MAGNITUDE) > NONFINITE and (other & _MAGNITUDE) > NONFINITE)
 
 
-@_compiled(reassociate=True)
+@compiled(reassociate=True)
 def _sums(reference: np.ndarray, candidate: np.ndarray, error: np.ndarray, moments: np.ndarray) -> None:
     e1 = a1 = e2 = r1 = c1 = r2 = c2 = rc = 0.0
     for i in range(error.shape[0]):
@@ -133,7 +128,7 @@ def _sums(reference: np.ndarray, candidate: np.ndarray, error: np.ndarray, momen
     moments[7] += rc
 
 
-@_compiled()
+@compiled()
 def _range(bits: np.ndarray, extremes: np.ndarray) -> None:
     """Smallest and largest value, as integers that order like the values (negative ones mirrored)."""
     low = extremes[0]
@@ -147,7 +142,7 @@ def _range(bits: np.ndarray, extremes: np.ndarray) -> None:
     extremes[1] = high
 
 
-@_compiled(reassociate=True)
+@compiled(reassociate=True)
 def _ulps(reference: np.ndarray, candidate: np.ndarray, mask: int, moments: np.ndarray) -> None:
     """Distances of two sign-and-magnitude integers; both zeros are one point. Sum to moments[8], largest to [9]."""
     total = 0.0
@@ -166,7 +161,7 @@ def _ulps(reference: np.ndarray, candidate: np.ndarray, mask: int, moments: np.n
     moments[9] = max(moments[9], np.float64(largest))
 
 
-@_compiled()
+@compiled()
 def _sketch_bins(bits: np.ndarray, bins: np.ndarray, extremes: np.ndarray, counts: np.ndarray) -> None:
     """Each error's bin; which bins were used to extremes[2:4], exact zeros to counts[5]."""
     low = np.int64(SKETCH_WIDTH)
@@ -184,13 +179,13 @@ def _sketch_bins(bits: np.ndarray, bins: np.ndarray, extremes: np.ndarray, count
     counts[5] += zeros
 
 
-@_compiled()
+@compiled()
 def _value_bins(bits: np.ndarray, bins: np.ndarray) -> None:
     for i in range(bits.shape[0]):
         bins[i] = (bits[i] >> 52) & (VALUE_BINS - 1)
 
 
-@_compiled()
+@compiled()
 def _count(bins: np.ndarray, histogram: np.ndarray) -> None:
     whole = bins.shape[0] & ~3
     for i in range(0, whole, 4):
@@ -202,7 +197,7 @@ def _count(bins: np.ndarray, histogram: np.ndarray) -> None:
         histogram[0, bins[i]] += 1
 
 
-@_compiled(reassociate=True)
+@compiled(reassociate=True)
 def _square_sum(values: np.ndarray) -> float:
     total = 0.0
     for i in range(values.shape[0]):
@@ -210,14 +205,14 @@ def _square_sum(values: np.ndarray) -> float:
     return total
 
 
-@_compiled()
+@compiled()
 def _add_squares(values: np.ndarray, totals: np.ndarray) -> None:
     for i in range(values.shape[0]):
         totals[i] += values[i] * values[i]
 
 
-@_compiled()
-def _channels(error: np.ndarray, reference: np.ndarray, first: int, inner: int, squares: np.ndarray) -> None:
+@compiled()
+def add_channels(error: np.ndarray, reference: np.ndarray, first: int, inner: int, squares: np.ndarray) -> None:
     """Adds squares of a block that starts at flat index `first` to its channels: errors to row 0, reference to 1."""
     channels = squares.shape[1]
     n = error.shape[0]
@@ -241,20 +236,20 @@ def _channels(error: np.ndarray, reference: np.ndarray, first: int, inner: int, 
             channel = channel + 1 if channel + 1 < channels else 0
     else:
         for i in range(n):
-            _scattered(error[i], reference[i], channel, squares)
+            add_scattered(error[i], reference[i], channel, squares)
             run -= 1
             if run == 0:
                 run = inner
                 channel = channel + 1 if channel + 1 < channels else 0
 
 
-@_compiled()
-def _scattered(error: float, reference: float, channel: int, squares: np.ndarray) -> None:
+@compiled()
+def add_scattered(error: float, reference: float, channel: int, squares: np.ndarray) -> None:
     squares[0, channel] += error * error
     squares[1, channel] += reference * reference
 
 
-@_compiled()
+@compiled()
 def measure_block(
     reference: np.ndarray,
     candidate: np.ndarray,
@@ -308,20 +303,20 @@ def measure_block(
         _widen(reference[start : start + m], r)
         _widen(candidate[start : start + m], c)
         _subtract(c, r, e)
-        largest = _largest(e.view(np.int64))
-        intact = largest < _NONFINITE
+        largest = largest_bits(e.view(np.int64))
+        intact = largest < NONFINITE
         if intact:
             _ulps(reference_keys[start : start + m], candidate_keys[start : start + m], mask, moments)
             if channels:
-                _channels(e, r, first + start, inner, squares)
+                add_channels(e, r, first + start, inner, squares)
         else:
             whole = m
             m = 0
             for i in range(whole):
                 r_bits = np.float64(r[i]).view(np.int64)
                 c_bits = np.float64(c[i]).view(np.int64)
-                r_bad = _is_nonfinite(r_bits)
-                c_bad = _is_nonfinite(c_bits)
+                r_bad = is_nonfinite(r_bits)
+                c_bad = is_nonfinite(c_bits)
                 at = first + start + i
                 if not r_bad and not c_bad:
                     r[m] = r[i]
@@ -331,9 +326,9 @@ def measure_block(
                     kept_candidate[m] = candidate_keys[start + i]
                     kept_at[m] = at
                     if channels:
-                        _scattered(e[m], r[m], (at // inner) % channels, squares)
+                        add_scattered(e[m], r[m], (at // inner) % channels, squares)
                     m += 1
-                elif r_bad and c_bad and _agree(r_bits, c_bits):
+                elif r_bad and c_bad and agree(r_bits, c_bits):
                     counts[3] += 1
                 else:
                     counts[2 if r_bad and c_bad else (0 if r_bad else 1)] += 1
@@ -343,14 +338,14 @@ def measure_block(
             r = r[:m]
             c = c[:m]
             e = e[:m]
-            largest = _largest(e.view(np.int64))
+            largest = largest_bits(e.view(np.int64))
             _ulps(kept_reference[:m], kept_candidate[:m], mask, moments)
         counts[4] += m
         bits = e.view(np.int64)
         _sums(r, c, e, moments)
         if largest > extremes[4]:
             extremes[4] = largest
-            found = _first_with(bits, largest)
+            found = first_with(bits, largest)
             extremes[5] = first + start + found if intact else kept_at[found]
         _range(r.view(np.int64), extremes[0:2])
         _range(c.view(np.int64), extremes[6:8])
@@ -360,110 +355,3 @@ def measure_block(
         _count(bins[:m], values[0])
         _value_bins(c.view(np.int64), bins[:m])
         _count(bins[:m], values[1])
-
-
-@_compiled(reassociate=True)
-def _replay_sums(introduced: np.ndarray, inherited: np.ndarray, reference: np.ndarray, moments: np.ndarray) -> None:
-    d2 = h2 = dh = r2 = e2 = 0.0
-    for i in range(introduced.shape[0]):
-        d = introduced[i]
-        h = inherited[i]
-        d2 += d * d
-        h2 += h * h
-        dh += d * h
-        r2 += reference[i] * reference[i]
-        e2 += (d + h) * (d + h)
-    moments[0] += d2
-    moments[1] += h2
-    moments[2] += dh
-    moments[3] += r2
-    moments[4] += e2
-
-
-@_compiled()
-def replay_block(
-    reference: np.ndarray,
-    candidate: np.ndarray,
-    replayed: np.ndarray,
-    first: int,
-    inner: int,
-    moments: np.ndarray,
-    counts: np.ndarray,
-    extremes: np.ndarray,
-    squares: np.ndarray,
-    disagreeing: np.ndarray,
-    wide: np.ndarray,
-    kept: np.ndarray,
-) -> None:
-    """Adds a contiguous stretch of three tensors (r, c and f(c_in)) to the accumulators of the severed replay.
-
-    Args:
-        reference: float32 or float64, (n,).
-        candidate: same dtype, (n,).
-        replayed: same dtype, (n,).
-        first: flat index of element 0 in the whole tensor.
-        inner: elements between one channel and the next.
-        moments: float64, (5,): sums of (c-f)^2, (f-r)^2, (c-f)(f-r), r^2, (c-r)^2 where all three are finite.
-        counts: int64, (7,): elements summed; non-finite in c where f is finite; c and f differ otherwise in a
-            non-finite value; non-finite in f where r is finite; f and r differ otherwise; elements left out; c and r
-            differ in a non-finite value.
-        extremes: int64, (3,): bits of the largest |c-f| and its flat index; lowest flat index where c and f disagree.
-        squares: float64, (2, channels): sums of (c-f)^2 and of r^2.
-        disagreeing: int64, (channels,): elements where c and f disagree in a non-finite value.
-        wide: float64, (3, BLOCK): room to work in, as the one that follows.
-        kept: int64, (3, BLOCK).
-    """
-    wide_reference, wide_inherited, wide_introduced = wide[0], wide[1], wide[2]
-    kept_at = kept[0]
-    channels = squares.shape[1]
-    for start in range(0, reference.shape[0], BLOCK):
-        m = min(BLOCK, reference.shape[0] - start)
-        r = wide_reference[:m]
-        h = wide_inherited[:m]
-        d = wide_introduced[:m]
-        _split(reference[start : start + m], candidate[start : start + m], replayed[start : start + m], r, d, h)
-        largest = _largest(d.view(np.int64))
-        intact = largest < _NONFINITE and _largest(h.view(np.int64)) < _NONFINITE
-        if intact:
-            if channels:
-                _channels(d, r, first + start, inner, squares)
-        else:
-            whole = m
-            m = 0
-            for i in range(whole):
-                at = first + start + i
-                r_bits = np.float64(r[i]).view(np.int64)
-                c_bits = np.float64(candidate[start + i]).view(np.int64)
-                f_bits = np.float64(replayed[start + i]).view(np.int64)
-                r_bad = _is_nonfinite(r_bits)
-                c_bad = _is_nonfinite(c_bits)
-                f_bad = _is_nonfinite(f_bits)
-                if not r_bad and not c_bad and not f_bad:
-                    r[m] = r[i]
-                    h[m] = h[i]
-                    d[m] = d[i]
-                    kept_at[m] = at
-                    if channels:
-                        _scattered(d[m], r[m], (at // inner) % channels, squares)
-                    m += 1
-                    continue
-                counts[5] += 1
-                if (c_bad or f_bad) and not (c_bad and f_bad and _agree(c_bits, f_bits)):
-                    counts[2 if f_bad else 1] += 1
-                    extremes[2] = min(extremes[2], at)
-                    if channels:
-                        disagreeing[(at // inner) % channels] += 1
-                if (f_bad or r_bad) and not (f_bad and r_bad and _agree(f_bits, r_bits)):
-                    counts[4 if r_bad else 3] += 1
-                if (c_bad or r_bad) and not (c_bad and r_bad and _agree(c_bits, r_bits)):
-                    counts[6] += 1
-            r = r[:m]
-            d = d[:m]
-            h = h[:m]
-            largest = _largest(d.view(np.int64))
-        counts[0] += m
-        _replay_sums(d, h, r, moments)
-        if largest > extremes[0]:
-            extremes[0] = largest
-            found = _first_with(d.view(np.int64), largest)
-            extremes[1] = first + start + found if intact else kept_at[found]

@@ -1,4 +1,4 @@
-"""The kernels of `_kernel` as machine code that later processes load without numba.
+"""The kernels of `_kernel` and `_replay_kernel` as machine code that later processes load without numba.
 
 Importing numba and what it needs to call its own cached code takes 0.3 s, which is longer than comparing most models'
 outputs; linking a finished object file takes 0.03 s (measured). So the first process that needs a kernel has numba compile it
@@ -88,7 +88,7 @@ def replay_block(
     squares: np.ndarray,
     disagreeing: np.ndarray,
 ) -> None:
-    """`_kernel.replay_block`, which says what the arguments are; it holds no lock while it runs."""
+    """`_replay_kernel.replay_block`, which says what the arguments are; it holds no lock while it runs."""
     data = [np.ascontiguousarray(array) for array in (reference, candidate, replayed)]
     _loaded("replay", reference.dtype.name, "")(
         *map(_address, data),
@@ -155,9 +155,8 @@ def _compiled(name: str, element: str, key: str) -> Any:
     """The kernel compiled behind a C interface, as numba's callback."""
     from numba import carray, cfunc, types
 
-    from parityscope.comparison import _kernel
-
-    measure_kernel, replay_kernel = _kernel.measure_block, _kernel.replay_block
+    from parityscope.comparison._kernel import measure_block as measure_kernel
+    from parityscope.comparison._replay_kernel import replay_block as replay_kernel
 
     def measure(r, c, rk, ck, n, mask, first, inner, channels, m, co, ex, sk, va, sq, di, w, k, b):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - typed by the signature below
         measure_kernel(
@@ -208,7 +207,7 @@ def _identity(name: str, element: str, key: str) -> str:
     import llvmlite.binding as llvm
 
     text = hashlib.sha256()
-    for file in ("_kernel.py", "_bins.py", "_native.py"):
+    for file in ("_kernel.py", "_replay_kernel.py", "_bins.py", "_native.py"):
         text.update(Path(__file__).with_name(file).read_bytes())
     facts = [version("numba"), version("llvmlite"), sys.platform, llvm.get_host_cpu_name()]
     facts += [llvm.get_host_cpu_features().flatten()]

@@ -1,0 +1,143 @@
+"""The compiled loop of the severed replay, which reads three tensors; its rules are those of `_kernel`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from parityscope.comparison._bins import BLOCK
+from parityscope.comparison._kernel import (
+    NONFINITE,
+    add_channels,
+    add_scattered,
+    agree,
+    compiled,
+    first_with,
+    is_nonfinite,
+    largest_bits,
+)
+
+__all__ = ["replay_block"]
+
+
+@compiled()
+def _split(
+    reference: np.ndarray,
+    candidate: np.ndarray,
+    replayed: np.ndarray,
+    wide_reference: np.ndarray,
+    introduced: np.ndarray,
+    inherited: np.ndarray,
+) -> None:
+    for i in range(introduced.shape[0]):
+        r = np.float64(reference[i])
+        f = np.float64(replayed[i])
+        wide_reference[i] = r
+        introduced[i] = np.float64(candidate[i]) - f
+        inherited[i] = f - r
+
+
+@compiled(reassociate=True)
+def _replay_sums(introduced: np.ndarray, inherited: np.ndarray, reference: np.ndarray, moments: np.ndarray) -> None:
+    d2 = h2 = dh = r2 = e2 = 0.0
+    for i in range(introduced.shape[0]):
+        d = introduced[i]
+        h = inherited[i]
+        d2 += d * d
+        h2 += h * h
+        dh += d * h
+        r2 += reference[i] * reference[i]
+        e2 += (d + h) * (d + h)
+    moments[0] += d2
+    moments[1] += h2
+    moments[2] += dh
+    moments[3] += r2
+    moments[4] += e2
+
+
+@compiled()
+def replay_block(
+    reference: np.ndarray,
+    candidate: np.ndarray,
+    replayed: np.ndarray,
+    first: int,
+    inner: int,
+    moments: np.ndarray,
+    counts: np.ndarray,
+    extremes: np.ndarray,
+    squares: np.ndarray,
+    disagreeing: np.ndarray,
+    wide: np.ndarray,
+    kept: np.ndarray,
+) -> None:
+    """Adds a contiguous stretch of three tensors (r, c and f(c_in)) to the accumulators of the severed replay.
+
+    Args:
+        reference: float32 or float64, (n,).
+        candidate: same dtype, (n,).
+        replayed: same dtype, (n,).
+        first: flat index of element 0 in the whole tensor.
+        inner: elements between one channel and the next.
+        moments: float64, (5,): sums of (c-f)^2, (f-r)^2, (c-f)(f-r), r^2, (c-r)^2 where all three are finite.
+        counts: int64, (7,): elements summed; non-finite in c where f is finite; c and f differ otherwise in a
+            non-finite value; non-finite in f where r is finite; f and r differ otherwise; elements left out; c and r
+            differ in a non-finite value.
+        extremes: int64, (3,): bits of the largest |c-f| and its flat index; lowest flat index where c and f disagree.
+        squares: float64, (2, channels): sums of (c-f)^2 and of r^2.
+        disagreeing: int64, (channels,): elements where c and f disagree in a non-finite value.
+        wide: float64, (3, BLOCK): room to work in, as the one that follows.
+        kept: int64, (3, BLOCK).
+    """
+    wide_reference, wide_inherited, wide_introduced = wide[0], wide[1], wide[2]
+    kept_at = kept[0]
+    channels = squares.shape[1]
+    for start in range(0, reference.shape[0], BLOCK):
+        m = min(BLOCK, reference.shape[0] - start)
+        r = wide_reference[:m]
+        h = wide_inherited[:m]
+        d = wide_introduced[:m]
+        _split(reference[start : start + m], candidate[start : start + m], replayed[start : start + m], r, d, h)
+        largest = largest_bits(d.view(np.int64))
+        intact = largest < NONFINITE and largest_bits(h.view(np.int64)) < NONFINITE
+        if intact:
+            if channels:
+                add_channels(d, r, first + start, inner, squares)
+        else:
+            whole = m
+            m = 0
+            for i in range(whole):
+                at = first + start + i
+                r_bits = np.float64(r[i]).view(np.int64)
+                c_bits = np.float64(candidate[start + i]).view(np.int64)
+                f_bits = np.float64(replayed[start + i]).view(np.int64)
+                r_bad = is_nonfinite(r_bits)
+                c_bad = is_nonfinite(c_bits)
+                f_bad = is_nonfinite(f_bits)
+                if not r_bad and not c_bad and not f_bad:
+                    r[m] = r[i]
+                    h[m] = h[i]
+                    d[m] = d[i]
+                    kept_at[m] = at
+                    if channels:
+                        add_scattered(d[m], r[m], (at // inner) % channels, squares)
+                    m += 1
+                    continue
+                counts[5] += 1
+                if (c_bad or f_bad) and not (c_bad and f_bad and agree(c_bits, f_bits)):
+                    counts[2 if f_bad else 1] += 1
+                    extremes[2] = min(extremes[2], at)
+                    if channels:
+                        disagreeing[(at // inner) % channels] += 1
+                if (f_bad or r_bad) and not (f_bad and r_bad and agree(f_bits, r_bits)):
+                    counts[4 if r_bad else 3] += 1
+                if (c_bad or r_bad) and not (c_bad and r_bad and agree(c_bits, r_bits)):
+                    counts[6] += 1
+            r = r[:m]
+            d = d[:m]
+            h = h[:m]
+            largest = largest_bits(d.view(np.int64))
+        counts[0] += m
+        _replay_sums(d, h, r, moments)
+        if largest > extremes[0]:
+            extremes[0] = largest
+            found = first_with(d.view(np.int64), largest)
+            extremes[1] = first + start + found if intact else kept_at[found]
