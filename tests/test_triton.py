@@ -1,4 +1,4 @@
-"""The backend `triton` against a real process that speaks the KServe V2 protocol over HTTP (kserve_server.py).
+"""The backend `triton` against real processes that speak the KServe V2 protocol: kserve_server.py (HTTP), kserve_grpc_server.py.
 
 Triton itself runs in a container and cannot run here. What is tested is our side: the requests, the checks against the
 metadata, and that a server which is down, slow, dead, failing or of another model is one clear error.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from parityscope.case import Model
 
-SERVER = Path(__file__).with_name("kserve_server.py")
+SERVERS = {"http": "kserve_server.py", "grpc": "kserve_grpc_server.py"}
 TEXT = """<ir_version: 8, opset_import: ["": 17]> g (float[N, 4] x, int64[N] k) => (float[N, 4] y, int64[2] size) {
     h = Tanh(x)  y = Mul(h, x)  size = Shape(y) }"""
 ROW = np.array([[0.5, -1.0, 2.0, 3.0]], np.float32)
@@ -45,11 +45,17 @@ def model(tmp_path: Path) -> Model:
     return load_model(tmp_path / "m.onnx")
 
 
+@pytest.fixture(params=["http", "grpc"])
+def protocol(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @contextlib.contextmanager
-def serving(model: Model, folder: Path, mode: str = "") -> Iterator[str]:
+def serving(model: Model, folder: Path, protocol: str, mode: str = "") -> Iterator[str]:
     """A server's target while the block lasts."""
     told = folder / f"port-{mode}"
-    words = [sys.executable, str(SERVER), str(model.path), str(told), *([mode] if mode else [])]
+    script = str(Path(__file__).with_name(SERVERS[protocol]))
+    words = [sys.executable, script, str(model.path), str(told), *([mode] if mode else [])]
     with subprocess.Popen(words) as process:
         try:
             end = time.monotonic() + START_LIMIT_S
@@ -57,7 +63,7 @@ def serving(model: Model, folder: Path, mode: str = "") -> Iterator[str]:
                 assert time.monotonic() < end
                 assert process.poll() is None
                 time.sleep(0.02)
-            yield f"triton?url=127.0.0.1:{told.read_text()}&name=net"
+            yield f"triton?url=127.0.0.1:{told.read_text()}&name=net&protocol={protocol}"
         finally:
             process.terminate()
 
@@ -79,8 +85,8 @@ def test_without_the_client_the_backend_says_how_to_get_it(monkeypatch: pytest.M
     assert backend("triton").probe().fix == "pip install 'parityscope[triton]'"
 
 
-def test_a_server_keeps_the_contract_and_gives_the_same_bits(model: Model, tmp_path: Path) -> None:
-    with serving(model, tmp_path) as text:
+def test_a_server_keeps_the_contract_and_gives_the_same_bits(model: Model, tmp_path: Path, protocol: str) -> None:
+    with serving(model, tmp_path, protocol) as text:
         check_backend(backend("triton"), model, SAMPLE, parse_target(text))
         ours, theirs = run(model, "ort"), run(model, text)
         assert {name: array.tobytes() for name, array in theirs.items()} == {
@@ -93,8 +99,8 @@ def test_a_server_keeps_the_contract_and_gives_the_same_bits(model: Model, tmp_p
         assert "unknown model" in refusal(model, text.replace("name=net", "name=other")).problem
 
 
-def test_an_output_in_halves_comes_as_declared(model: Model, tmp_path: Path) -> None:
-    with serving(model, tmp_path, "half") as text:
+def test_an_output_in_halves_comes_as_declared(model: Model, tmp_path: Path, protocol: str) -> None:
+    with serving(model, tmp_path, protocol, "half") as text:
         found = run(model, text)["y"]
     assert found.dtype == np.float32
     assert np.array_equal(found, run(model, "ort")["y"].astype(np.float16).astype(np.float32))
@@ -113,9 +119,11 @@ def test_an_output_in_halves_comes_as_declared(model: Model, tmp_path: Path) -> 
         (TEXT.replace(", int64[2] size", ""), "it gives no output size"),
     ],
 )
-def test_another_model_is_told_before_a_request(model: Model, tmp_path: Path, served: str, problem: str) -> None:
+def test_another_model_is_told_before_a_request(
+    model: Model, tmp_path: Path, protocol: str, served: str, problem: str
+) -> None:
     onnx.save(onnx.parser.parse_model(served), tmp_path / "served.onnx")
-    with serving(load_model(tmp_path / "served.onnx"), tmp_path) as text:
+    with serving(load_model(tmp_path / "served.onnx"), tmp_path, protocol) as text:
         assert problem in refusal(model, text).problem
 
 
@@ -129,16 +137,22 @@ def test_another_model_is_told_before_a_request(model: Model, tmp_path: Path, se
     ],
 )
 def test_a_server_that_cannot_answer_is_one_error(
-    model: Model, tmp_path: Path, mode: str, more: str, problem: str
+    model: Model, tmp_path: Path, protocol: str, mode: str, more: str, problem: str
 ) -> None:
-    with serving(model, tmp_path, mode) as text:
+    with serving(model, tmp_path, protocol, mode) as text:
         assert problem in refusal(model, text + more).problem
 
 
-def test_a_server_that_is_down_is_one_error(model: Model) -> None:
+def test_a_server_that_is_down_is_one_error(model: Model, protocol: str) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    assert "no server answers" in refusal(model, f"triton?url=127.0.0.1:{port}&name=net").problem
+    found = refusal(model, f"triton?url=127.0.0.1:{port}&name=net&protocol={protocol}&wait=20")
+    assert "no server answers" in found.problem
+    assert {"http": "HOST:8000", "grpc": "HOST:8001"}[protocol] in found.fix
+
+
+def test_a_target_that_cannot_be_meant_is_one_error(model: Model) -> None:
+    assert "none of Triton's" in refusal(model, "triton?name=net&protocol=https").problem
     assert "scheme" in refusal(model, "triton?url=http%3A//localhost:8000&name=net").problem
     assert "needs the name" in refusal(model, "triton").problem

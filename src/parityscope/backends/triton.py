@@ -1,4 +1,6 @@
-"""A model of a running Triton Inference Server, over HTTP: `triton?url=localhost:8000&name=resnet`.
+"""A model of a running Triton Inference Server, over HTTP or gRPC: `triton?url=localhost:8000&name=resnet`.
+
+**Protocol.** HTTP unless `protocol=grpc` is written; without `url=` at the ports that Triton takes for them, 8000 and 8001.
 
 **What runs.** The server's model, as its clients meet it: batching, ensembles and pre- and postprocessing included. Inputs and
 outputs go strictly by name. Before the first request the server's metadata is held against the ONNX model: names, types,
@@ -11,7 +13,7 @@ ONNX model declares. What the server computes in it does not tell: declare it (`
 **Versions.** Without `version=` the server chooses by its policy, the newest as a rule; what it has is told in the study's
 environment. Intermediate tensors are not shown.
 
-Any server that speaks the KServe V2 protocol over HTTP will do. Source: Triton's documentation, "HTTP/REST and GRPC Protocol" and
+Any server that speaks the KServe V2 protocol will do. Source: Triton's documentation, "HTTP/REST and GRPC Protocol" and
 "Binary Tensor Data Extension".
 """
 
@@ -23,18 +25,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parityscope.backends import Backend, Capture, Probe, Session
+from parityscope.backends._triton import PROTOCOLS, connected
 from parityscope.backends.command import seconds
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from parityscope.backends._triton import Client
     from parityscope.case import Model, Sample
     from parityscope.records import Target, ValueInfo
 
 __all__ = ["BACKEND"]
 
 _DEFAULT_WAIT_S = 60.0  # chosen: an answer that takes longer is taken for a server that hangs; wait= changes it
+_EXCEEDED = "StatusCode.DEADLINE_EXCEEDED"  # gRPC's name of a time limit
 _MESSAGE = 400  # characters of a server's message that are shown
 
 # The protocol's names of types; those that it lacks cannot be served.
@@ -61,6 +66,7 @@ _FLOATS = {"float32", "float64"}
 def _probe() -> Probe:
     try:
         import tritonclient
+        import tritonclient.grpc
         import tritonclient.http
     except ImportError as error:
         return Probe(problem=f"tritonclient cannot be imported: {error}", fix="pip install 'parityscope[triton]'")
@@ -71,32 +77,29 @@ def _probe() -> Probe:
 
 @contextlib.contextmanager
 def _open(model: Model, target: Target, _capture: Capture) -> Iterator[Session]:
-    from tritonclient.http import InferenceServerClient, InferInput, InferRequestedOutput
-
-    url, name, version = _address(target), target.option("name"), target.option("version")
+    protocol = target.option("protocol", "http")
+    url, name, version = _address(target, protocol), target.option("name"), target.option("version")
     wait = seconds(target.option("wait"), _DEFAULT_WAIT_S)
     where = f"{url}, model {name}"
-    with _told("reaching it", where, wait):
-        client = InferenceServerClient(url, connection_timeout=wait, network_timeout=wait)
-    with contextlib.closing(client):
-        server, described = _ask(client, name, version, where, wait)
+    with contextlib.ExitStack() as stack:
+        with _told("reaching it", where, wait, protocol):
+            client = stack.enter_context(connected(protocol, url, wait))
+        server, described = _ask(client, name, version, where, wait, protocol)
         _check(model, described, where)
-        served = {one["name"]: one["datatype"] for one in described["outputs"]}
+        served = {one["name"]: one["datatype"] for one in described.get("outputs", ())}
+        wanted = [value.name for value in model.outputs]
 
         def run(sample: Sample) -> Mapping[str, np.ndarray]:
-            given = []
-            for value in model.inputs:
-                array = np.asarray(sample.arrays[value.name], order="C")
-                one = InferInput(value.name, list(array.shape), _TYPES[value.dtype])
-                given.append(one.set_data_from_numpy(array, binary_data=True))
-            wanted = [InferRequestedOutput(value.name, binary_data=True) for value in model.outputs]
-            with _told(f"answering sample {sample.name}", where, wait):
-                answer = client.infer(name, given, model_version=version, outputs=wanted)
-                arrays = {value.name: answer.as_numpy(value.name) for value in model.outputs}
+            given = [
+                (value.name, _TYPES[value.dtype], np.asarray(sample.arrays[value.name], order="C"))
+                for value in model.inputs
+            ]
+            with _told(f"answering sample {sample.name}", where, wait, protocol):
+                arrays = client.infer(name, version, given, wanted)
             return {
-                value.name: _typed(arrays[value.name], served[value.name], value.dtype)
+                value.name: _typed(array, served[value.name], value.dtype)
                 for value in model.outputs
-                if arrays[value.name] is not None
+                if (array := arrays[value.name]) is not None
             }
 
         yield Session(
@@ -109,25 +112,27 @@ def _open(model: Model, target: Target, _capture: Capture) -> Iterator[Session]:
         )
 
 
-def _address(target: Target) -> str:
+def _address(target: Target, protocol: str) -> str:
     if not target.option("name"):
         raise ParityError("triton needs the name of a model", fix="write triton?url=localhost:8000&name=MODEL")
-    url = target.option("url", "localhost:8000")
+    url = target.option("url", PROTOCOLS.get(protocol, ""))
     if "://" in url:
         raise ParityError(f"url={url!r} has a scheme", fix="write HOST:PORT, for example url=localhost:8000")
     return url
 
 
-def _ask(client: Any, name: str, version: str, where: str, wait: float) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+def _ask(
+    client: Client, name: str, version: str, where: str, wait: float, protocol: str
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """What the server says of itself and of the model."""
-    with _told("asking whether it is alive", where, wait):
-        if not client.is_server_live():
+    with _told("asking whether it is alive", where, wait, protocol):
+        if not client.alive():
             raise ParityError(
                 "the server is there and not alive", where=where, fix="look into its log, and wait for it"
             )
-    with _told("asking for its models", where, wait):
-        server = client.get_server_metadata()
-        described = client.get_model_metadata(name)
+    with _told("asking for its models", where, wait, protocol):
+        server = client.server()
+        described = client.model(name, "")
     has = [str(one) for one in described.get("versions", ())]
     if version and has and version not in has:
         raise ParityError(
@@ -135,22 +140,22 @@ def _ask(client: Any, name: str, version: str, where: str, wait: float) -> tuple
             where=where,
             fix=f"write version={has[-1]}, or leave version= out",
         )
-    with _told("asking whether the model is ready", where, wait):
-        ready = client.is_model_ready(name, version)
+    with _told("asking whether the model is ready", where, wait, protocol):
+        ready = client.ready(name, version)
     if not ready:
         raise ParityError(
             "the model is known to the server and not ready", where=where, fix="look into its log, or load the model"
         )
     if version:
-        with _told("asking for the version", where, wait):
-            described = client.get_model_metadata(name, version)
+        with _told("asking for the version", where, wait, protocol):
+            described = client.model(name, version)
     return server, described
 
 
 def _check(model: Model, described: Mapping[str, Any], where: str) -> None:
     """Whether the server's model is this one, as far as its metadata tells."""
-    inputs = {one["name"]: one for one in described["inputs"]}
-    outputs = {one["name"]: one for one in described["outputs"]}
+    inputs = {one["name"]: one for one in described.get("inputs", ())}
+    outputs = {one["name"]: one for one in described.get("outputs", ())}
     missing = [value.name for value in model.inputs if value.name not in inputs]
     extra = sorted(set(inputs) - {value.name for value in model.inputs})
     unserved = [value.name for value in model.outputs if value.name not in outputs]
@@ -181,7 +186,7 @@ def _check_one(kind: str, value: ValueInfo, served: Mapping[str, Any], where: st
             where=where,
             fix="serve the model with the same types, or compare with the model that is served",
         )
-    shape = [int(size) for size in served["shape"]]
+    shape = [int(size) for size in served.get("shape", ())]
     if value.shape is None:
         return
     fits = len(shape) == len(value.shape) and all(
@@ -200,8 +205,8 @@ def _typed(array: np.ndarray, served: str, declared: str) -> np.ndarray:
 
 
 @contextlib.contextmanager
-def _told(doing: str, where: str, wait: float) -> Iterator[None]:
-    """Turns whatever the client raises (its own, the socket's, the HTTP library's) into one error."""
+def _told(doing: str, where: str, wait: float, protocol: str) -> Iterator[None]:
+    """Turns whatever the client raises (its own, the socket's, the HTTP library's, gRPC's status) into one error."""
     try:
         yield
     except ParityError:
@@ -209,9 +214,11 @@ def _told(doing: str, where: str, wait: float) -> Iterator[None]:
     except Exception as error:
         kind = type(error).__name__
         words = " ".join(str(error).split())[:_MESSAGE] or kind
-        if isinstance(error, ConnectionRefusedError | ConnectionResetError) or "gaierror" in kind:
-            problem, fix = f"no server answers: {words}", "start it, or give its HTTP port: url=HOST:8000"
-        elif isinstance(error, TimeoutError) or "timed out" in words or "Timeout" in kind:
+        absent = isinstance(error, ConnectionRefusedError | ConnectionResetError) or "gaierror" in kind
+        if absent or "StatusCode.UNAVAILABLE" in words:
+            port = PROTOCOLS[protocol].partition(":")[2]
+            problem, fix = f"no server answers: {words}", f"start it, or give its port for {protocol}: url=HOST:{port}"
+        elif isinstance(error, TimeoutError) or "timed out" in words or "Timeout" in kind or _EXCEEDED in words:
             problem, fix = (
                 f"the server took longer than {wait:g} s when {doing}",
                 "write wait=SECONDS, or look into its log",
@@ -224,9 +231,10 @@ def _told(doing: str, where: str, wait: float) -> Iterator[None]:
 
 BACKEND = Backend(
     name="triton",
-    title="Triton Inference Server (HTTP)",
+    title="Triton Inference Server (HTTP or gRPC)",
     options={
-        "url": "HOST:PORT of its HTTP service (default localhost:8000)",
+        "url": "HOST:PORT of its service (default localhost:8000, with gRPC localhost:8001)",
+        "protocol": "http or grpc (default http)",
         "name": "the model's name in the server",
         "version": "the model's version (default: as the server's policy says)",
         "wait": "seconds that one answer may take (default 60)",
