@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -70,6 +71,18 @@ def test_every_fault_says_what_it_is() -> None:
         assert fault.expected in checks(), name
         assert set(fault.subjects) <= set(SUBJECTS), name
         assert fault.expected not in fault.accepted, name
+
+
+def test_faults_go_to_other_processes() -> None:
+    assert set(pickle.loads(pickle.dumps(faults()))) == set(faults())
+
+
+def test_a_switch_that_changes_nothing_is_no_fault() -> None:
+    # OpenVINO keeps this graph in FP32 whatever its hint says: with one in two cases drawn so, none may be left of that kind.
+    for number in (3, 4):
+        case = Case(fault="switch_of_the_runtime", subject="small-map", number=number, clean=False)
+        found = run_case(case, faults()["switch_of_the_runtime"])
+        assert (found.error, found.verdict) == ("", "beyond"), found.words
 
 
 def test_the_suite_is_on_many_models() -> None:
@@ -201,3 +214,8 @@ def test_what_is_not_there_is_refused() -> None:
         chosen_faults(["nothing"], "")
     with pytest.raises(ParityError, match="no fault is of"):
         chosen_faults([], "XYZ")
+
+
+def test_every_fault_can_be_handed_to_another_process() -> None:
+    for name, fault in faults().items():
+        assert pickle.loads(pickle.dumps(fault)).title == fault.title, name

@@ -9,6 +9,7 @@ from __future__ import annotations
 import concurrent.futures
 import json
 import multiprocessing
+import os
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
@@ -92,13 +93,24 @@ def _together(cases: Sequence[Case], faults: Mapping[str, Fault], processes: int
     """Cases and their outcomes as they are done; those that are at work when a process dies, and all behind, are missing."""
     # Runtimes have threads of their own, which do not survive a fork.
     context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(processes, mp_context=context) as pool:
+    begun = context.Value("i", 0)
+    with concurrent.futures.ProcessPoolExecutor(processes, context, _pin, (begun, processes)) as pool:
         waiting = {pool.submit(run_case, case, faults[case.fault]): case for case in cases}
         for future in concurrent.futures.as_completed(waiting):
             try:
                 yield waiting[future], future.result()
             except BrokenProcessPool:
                 return
+
+
+def _pin(begun: Any, processes: int) -> None:
+    """Gives this process its share of the processors: runtimes of several processes else start a thread for each of them."""
+    allowed = sorted(os.sched_getaffinity(0))
+    share = len(allowed) // processes
+    with begun.get_lock():
+        place, begun.value = begun.value % processes, begun.value + 1
+    if share:
+        os.sched_setaffinity(0, allowed[place * share : (place + 1) * share])
 
 
 def _died(case: Case, fault: Fault) -> Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from parityscope.faults.planting import answers, apart, recorded
@@ -17,18 +18,19 @@ __all__ = ["undeclared"]
 
 def undeclared(name: str) -> Callable[[Bed], Plant]:
     """Plants the format `name` where FP32 is declared: live, or recorded with all tensors, or with the outputs alone."""
+    # Faults go to other processes, which functions made inside of functions cannot.
+    return functools.partial(_planted, name)
 
-    def plant(bed: Bed) -> Plant:
-        way = int(bed.draw.integers(3))
-        exact, found = answers(bed.path, bed.samples), answers(bed.path, bed.samples, name)
-        if max(apart(exact, found, output) for output in exact[0]) < 1e-5:
-            raise NoEffectError("the outputs do not show it")
-        if way == 0:
-            candidate = f"sim:{name}"
-        else:
-            outputs = answers(bed.path, bed.samples, name, inside=way == 1)
-            candidate = recorded(bed, outputs, "f32")
-        words = ("live", "all tensors recorded", "outputs recorded")[way]
-        return Plant(words=f"{name} where f32 was declared ({words})", candidate=candidate, declared="f32")
 
-    return plant
+def _planted(name: str, bed: Bed) -> Plant:
+    way = int(bed.draw.integers(3))
+    exact, found = answers(bed.path, bed.samples), answers(bed.path, bed.samples, name)
+    if max(apart(exact, found, output) for output in exact[0]) < 1e-5:
+        raise NoEffectError("the outputs do not show it")
+    if way == 0:
+        candidate = f"sim:{name}"
+    else:
+        outputs = answers(bed.path, bed.samples, name, inside=way == 1)
+        candidate = recorded(bed, outputs, "f32")
+    words = ("live", "all tensors recorded", "outputs recorded")[way]
+    return Plant(words=f"{name} where f32 was declared ({words})", candidate=candidate, declared="f32")
