@@ -29,13 +29,18 @@ def command(
     seed: o.SeedOption = 0,
     memory: o.MemoryOption = "512MiB",
     all_tensors: Annotated[bool, typer.Option("--all-tensors", help="Every tensor, not only outputs.")] = False,
+    written: Annotated[
+        str, typer.Option("--format", help="npz, polygraphy (JSON) or trtexec (raw blobs and command lines).")
+    ] = "npz",
     quiet: o.QuietOption = False,
 ) -> int:
-    """Runs one target and writes `inputs/` and `outputs/`, one .npz a sample (`saved?path=FOLDER` reads them)."""
+    """Runs one target and writes `inputs/` and `outputs/`, one file a sample (`saved?path=FOLDER` reads them)."""
     from parityscope.backends.recording import Request, model_of, observable, record
-    from parityscope.case.formats.npz import write_npz
+    from parityscope.case.formats.exporting import WRITERS, write_sample
     from parityscope.study import Question, posed, prepare_folder
 
+    if written not in WRITERS:
+        raise ParityError(f"there is no format {written!r}", fix=f"write --format {', '.join(WRITERS)}")
     budget = o.size_of(memory)
     question = Question(
         model=model,
@@ -55,9 +60,8 @@ def command(
             trace = record(case.model, case.inputs, chosen, request, o.progress_for(quiet=quiet))
             if not trace.names:
                 raise ParityError(f"{target} gave nothing back for sample {sample.name}", fix="parityscope doctor")
-            write_npz(folder / "inputs" / f"{sample.index:06d}.npz", sample.arrays)
             held = {name: trace.get(sample.index, name) for name in trace.names}
-            write_npz(folder / "outputs" / f"{sample.index:06d}.npz", held)
+            write_sample(written, folder, sample.index, sample.arrays, held)
     print(output)
     if not quiet:
         print(f"{len(case.inputs)} samples recorded in {output}", file=sys.stderr)

@@ -35,7 +35,16 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["RESULTS", "open_inputs", "open_outputs", "type_of", "write_inputs", "write_outputs"]
+__all__ = [
+    "RESULTS",
+    "open_inputs",
+    "open_outputs",
+    "type_of",
+    "write_input",
+    "write_inputs",
+    "write_output",
+    "write_outputs",
+]
 
 RESULTS = "RunResults"
 _CLASS = "polygraphy_class"
@@ -87,6 +96,16 @@ def open_outputs(paths: Sequence[Path], runner: str, origin: str) -> Stored:
     return _stored(runs[chosen], f"{origin}, runner {chosen}")
 
 
+def write_input(folder: Path, index: int, sample: Mapping[str, np.ndarray]) -> None:
+    """Adds one sample to a folder that `polygraphy run --load-inputs` reads."""
+    _write_item(folder, index, [{name: _encoded(array) for name, array in sample.items()}])
+
+
+def write_output(folder: Path, index: int, runner: str, iteration: tuple[Mapping[str, np.ndarray], float]) -> None:
+    """Adds one iteration (outputs by name, seconds) to a folder that `polygraphy run --load-outputs` reads."""
+    _write_item(folder, index, _wrapped(runner, [_iteration(runner, *iteration)]))
+
+
 def write_inputs(path: Path, samples: Iterable[Mapping[str, np.ndarray]]) -> None:
     """Writes what `polygraphy run --load-inputs` reads: one file, or a folder if `path` has no suffix."""
     _write(path, ({name: _encoded(array) for name, array in sample.items()} for sample in samples), list)
@@ -97,23 +116,24 @@ def write_outputs(path: Path, runner: str, iterations: Iterable[tuple[Mapping[st
 
     `iterations` are (outputs by name, seconds that the inference took).
     """
-
-    def wrapped(results: Iterable[Any]) -> dict[str, Any]:
-        return {"lst": [[runner, list(results)]], _CLASS: RESULTS}
-
-    encoded = (
-        {
-            "outputs": {name: {"values": _encoded(array), _CLASS: "LazyArray"} for name, array in outputs.items()},
-            "runtime": seconds,
-            "runner_name": runner,
-            _CLASS: "IterationResult",
-        }
-        for outputs, seconds in iterations
-    )
+    encoded = (_iteration(runner, outputs, seconds) for outputs, seconds in iterations)
     if path.suffix:
-        _write(path, encoded, wrapped)
+        _write(path, encoded, lambda results: _wrapped(runner, results))
     else:
-        _write(path, (wrapped([result]) for result in encoded), list)
+        _write(path, (_wrapped(runner, [result]) for result in encoded), list)
+
+
+def _iteration(runner: str, outputs: Mapping[str, np.ndarray], seconds: float) -> dict[str, Any]:
+    return {
+        "outputs": {name: {"values": _encoded(array), _CLASS: "LazyArray"} for name, array in outputs.items()},
+        "runtime": seconds,
+        "runner_name": runner,
+        _CLASS: "IterationResult",
+    }
+
+
+def _wrapped(runner: str, results: Iterable[Any]) -> dict[str, Any]:
+    return {"lst": [[runner, list(results)]], _CLASS: RESULTS}
 
 
 def type_of(value: object) -> str | None:
@@ -223,8 +243,20 @@ def _write(path: Path, items: Iterable[Any], combine: Any) -> None:
         if any(path.iterdir()):
             raise ParityError(f"{path} is not empty", where=str(path), fix="name a folder that does not exist yet")
         for index, item in enumerate(items):
-            (path / f"{index:0{_DIGITS}d}.json").write_text(json.dumps(item), encoding="utf-8")
+            _write_item(path, index, item)
     except OSError as error:
-        raise ParityError(
-            f"{path.name} cannot be written: {error}", where=str(path), fix="free some space, or use another folder"
-        ) from error
+        raise _unwritable(path, error) from error
+
+
+def _write_item(folder: Path, index: int, item: Any) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{index:0{_DIGITS}d}.json").write_text(json.dumps(item), encoding="utf-8")
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> ParityError:
+    return ParityError(
+        f"{path.name} cannot be written: {error}", where=str(path), fix="free some space, or use another folder"
+    )

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from parityscope.records import ValueInfo
 
-__all__ = ["Expected", "file_name", "open_exported", "open_raw"]
+__all__ = ["Expected", "file_name", "open_exported", "open_raw", "write_blobs"]
 
 _LONGEST = 150  # bytes of a file name, and what stays of longer ones at either end: (150 - 3) // 2
 _KEPT = (_LONGEST - len("...")) // 2
@@ -72,6 +72,26 @@ def file_name(name: str) -> str:
     if len(raw) <= _LONGEST:
         return _safe(raw)
     return f"{_safe(raw[:_KEPT])}...{_safe(raw[-_KEPT:])}"
+
+
+def write_blobs(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes the raw bytes of each array, in C order, as `--loadInputs` takes them.
+
+    Raises:
+        ParityError: two names make one file name, or nothing can be written there.
+    """
+    names = {file_name(name): name for name in arrays}
+    if len(names) < len(arrays):
+        both = [name for name in arrays if names[file_name(name)] != name]
+        raise ParityError(f"{both[0]!r} and {names[file_name(both[0])]!r} have one file name", fix="rename one of them")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, array in arrays.items():
+            (folder / f"{file_name(name)}.bin").write_bytes(np.ascontiguousarray(array).tobytes())
+    except OSError as error:
+        raise ParityError(
+            f"{folder.name} cannot be written: {error}", where=str(folder), fix="free some space, or use another folder"
+        ) from error
 
 
 def open_exported(path: Path, values: Sequence[ValueInfo]) -> Stored:

@@ -1,0 +1,100 @@
+"""`parityscope run --format ...`: what it writes is read back bit for bit, by Parityscope and by the programs it is for."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from parityscope.case.formats import trtexec
+from parityscope.case.formats.exporting import WRITERS, load_inputs, write_sample
+from parityscope.cli import _run
+from parityscope.errors import ParityError
+
+TEXT = """<ir_version: 8, opset_import: ["": 17]> g (float[N, 4] x, int64[N] k) => (float[N, 4] y, int64[2] size) {
+    h = Tanh(x)  y = Mul(h, x)  size = Shape(y) }"""
+SHAPES = ["--shapes", "x:2x4", "--shapes", "k:2"]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    onnx.save(onnx.parser.parse_model(TEXT), tmp_path / "m.onnx")
+    draw = np.random.default_rng(3)
+    (tmp_path / "data").mkdir()
+    for index in range(3):
+        x = draw.normal(size=(2, 4)).astype(np.float32)
+        np.savez(tmp_path / "data" / f"{index}.npz", x=x, k=np.array([index, -(2**40)]))
+    return tmp_path / "m.onnx"
+
+
+@pytest.mark.parametrize("kind", list(WRITERS))
+def test_a_recording_is_read_back_bit_for_bit(kind: str, model: Path, tmp_path: Path) -> None:
+    record = tmp_path / "record"
+    assert _run(["run", str(model), "--inputs", str(tmp_path / "data"), "--format", kind, "-o", str(record)]) == 0
+    shapes = SHAPES if kind == "trtexec" else []
+    path = (
+        f"{record}/outputs&shapes=y:2x4" if kind == "trtexec" else record / ("outputs" if kind == "polygraphy" else "")
+    )
+    words = ["compare", str(model), "--candidate", f"saved?path={path}", "--inputs", str(record / "inputs"), *shapes]
+    assert _run([*words, "--format", "json", "--study", str(tmp_path / "study")]) == 0
+    document = json.loads((tmp_path / "study" / "study.json").read_text())
+    assert [row["max_abs"] for row in document["outputs"]] == [0.0, 0.0]
+    again = tmp_path / "again"
+    assert _run(["run", str(model), "--inputs", str(record / "inputs"), *shapes, "-o", str(again)]) == 0
+    for index in range(3):
+        with (
+            np.load(again / "inputs" / f"{index:06d}.npz") as found,
+            np.load(tmp_path / "data" / f"{index}.npz") as was,
+        ):
+            assert {name: found[name].tobytes() for name in found} == {name: was[name].tobytes() for name in was}
+
+
+def test_polygraphy_reads_what_is_written_for_it(model: Path, tmp_path: Path) -> None:
+    record = tmp_path / "record"
+    words = ["run", str(model), "--inputs", str(tmp_path / "data"), "--format", "polygraphy", "-o", str(record)]
+    assert _run(words) == 0
+    tool = Path(sys.executable).with_name("polygraphy")
+    given = ["--load-inputs", str(record / "inputs"), "--load-outputs", str(record / "outputs")]
+    done = subprocess.run(
+        [tool, "run", str(model), "--onnxrt", *given, "--atol", "0", "--rtol", "0"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "PASSED" in done.stdout + done.stderr
+
+
+def test_blobs_are_raw_bytes_with_a_command_line_for_each_sample(model: Path, tmp_path: Path) -> None:
+    record = tmp_path / "record"
+    assert _run(["run", str(model), "--inputs", str(tmp_path / "data"), "--format", "trtexec", "-o", str(record)]) == 0
+    with np.load(tmp_path / "data" / "1.npz") as held:
+        folder = record / "inputs" / "0000000001"
+        assert (folder / "x.bin").read_bytes() == held["x"].tobytes()
+        assert (folder / "k.bin").read_bytes() == held["k"].tobytes()
+    lines = (record / "trtexec.sh").read_text().splitlines()
+    assert lines[-1] == (
+        'trtexec --loadEngine="${ENGINE:-model.plan}" --shapes=x:2x4,k:2 '
+        "--loadInputs=x:inputs/0000000002/x.bin,k:inputs/0000000002/k.bin --exportOutput=exported/000002.json"
+    )
+    assert sum(line.startswith("trtexec") for line in lines) == 3
+    assert subprocess.run(["sh", "-n", record / "trtexec.sh"], check=False).returncode == 0
+
+
+def test_what_a_format_cannot_hold_is_one_error(model: Path, tmp_path: Path) -> None:
+    one = np.ones(1, np.float32)
+    with pytest.raises(ParityError, match="commas and colons"):
+        load_inputs("inputs", {"a:0": one})
+    with pytest.raises(ParityError, match="one file name"):
+        trtexec.write_blobs(tmp_path / "blobs", {"a/b": one, "a:b": one})
+    with pytest.raises(ParityError, match="no format"):
+        write_sample("csv", tmp_path, 0, {}, {})
+    assert (
+        _run(["run", str(model), "--inputs", str(tmp_path / "data"), "--format", "csv", "-o", str(tmp_path / "n")]) == 2
+    )
+    assert not (tmp_path / "n").exists()
