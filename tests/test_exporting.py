@@ -12,7 +12,7 @@ import onnx
 import pytest
 
 from parityscope.case.formats import trtexec
-from parityscope.case.formats.exporting import WRITERS, load_inputs, write_sample
+from parityscope.case.formats.exporting import WRITERS, Written, load_inputs, write_sample
 from parityscope.cli import _run
 from parityscope.errors import ParityError
 
@@ -68,6 +68,10 @@ def test_polygraphy_reads_what_is_written_for_it(model: Path, tmp_path: Path) ->
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "PASSED" in done.stdout + done.stderr
+    words = (record / "0000000002.args").read_text().split()
+    assert words == ["--load-inputs", f"{record}/inputs/0000000002.json", "--input-shapes", "x:[2,4]", "k:[2]"]
+    done = subprocess.run([tool, "run", str(model), "--onnxrt", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_blobs_are_raw_bytes_with_a_command_line_for_each_sample(model: Path, tmp_path: Path) -> None:
@@ -83,6 +87,8 @@ def test_blobs_are_raw_bytes_with_a_command_line_for_each_sample(model: Path, tm
         "--loadInputs=x:inputs/0000000002/x.bin,k:inputs/0000000002/k.bin --exportOutput=exported/000002.json"
     )
     assert sum(line.startswith("trtexec") for line in lines) == 3
+    words = (record / "0000000001.args").read_text().split()
+    assert words == ["--shapes=x:2x4,k:2", f"--loadInputs=x:{folder}/x.bin,k:{folder}/k.bin"]
     assert subprocess.run(["sh", "-n", record / "trtexec.sh"], check=False).returncode == 0
 
 
@@ -93,7 +99,7 @@ def test_what_a_format_cannot_hold_is_one_error(model: Path, tmp_path: Path) -> 
     with pytest.raises(ParityError, match="one file name"):
         trtexec.write_blobs(tmp_path / "blobs", {"a/b": one, "a:b": one})
     with pytest.raises(ParityError, match="no format"):
-        write_sample("csv", tmp_path, 0, {}, {})
+        write_sample("csv", Written(folder=tmp_path, index=0, inputs={}, outputs={}))
     assert (
         _run(["run", str(model), "--inputs", str(tmp_path / "data"), "--format", "csv", "-o", str(tmp_path / "n")]) == 2
     )

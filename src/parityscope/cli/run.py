@@ -36,7 +36,7 @@ def command(
 ) -> int:
     """Runs one target and writes `inputs/` and `outputs/`, one file a sample (`saved?path=FOLDER` reads them)."""
     from parityscope.backends.recording import Request, model_of, observable, record
-    from parityscope.case.formats.exporting import WRITERS, write_sample
+    from parityscope.case.formats.exporting import WRITERS, Written, write_sample
     from parityscope.study import Question, posed, prepare_folder
 
     if written not in WRITERS:
@@ -61,7 +61,8 @@ def command(
             if not trace.names:
                 raise ParityError(f"{target} gave nothing back for sample {sample.name}", fix="parityscope doctor")
             held = {name: trace.get(sample.index, name) for name in trace.names}
-            write_sample(written, folder, sample.index, sample.arrays, held)
+            one = Written(folder=folder, called=str(output), index=sample.index, inputs=sample.arrays, outputs=held)
+            write_sample(written, one)
     print(output)
     if not quiet:
         print(f"{len(case.inputs)} samples recorded in {output}", file=sys.stderr)

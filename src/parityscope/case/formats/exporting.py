@@ -4,9 +4,11 @@ In: one sample at a time, as arrays by tensor name. Out: files in a folder; what
 `saved?path=` (of the folder `outputs`), and by the other program:
 
 * `npz`: `inputs/000000.npz`, `outputs/000000.npz`.
-* `polygraphy`: `inputs/0000000000.json`, `outputs/0000000000.json`, for `--load-inputs` and `--load-outputs`.
+* `polygraphy`: `inputs/0000000000.json`, `outputs/0000000000.json`, for `--load-inputs` and `--load-outputs`, and
+  `0000000000.args` with the words that give them to `polygraphy run` from outside of the folder.
 * `trtexec`: `inputs/0000000000/<name>.bin` for `--loadInputs`, `outputs/0000000000/<name>.bin` for `--loadRefOutputs`
-  (TensorRT 11.1 and newer), and `trtexec.sh` with a command line for each sample.
+  (TensorRT 11.1 and newer), `0000000000.args` with the words that give them to trtexec from outside of the folder, and
+  `trtexec.sh` with a command line for each sample.
 
 Source of the command lines: trtexec --help of TensorRT 10 and 11. `--loadInputs` takes no shapes, so `--shapes` says them.
 """
@@ -14,6 +16,7 @@ Source of the command lines: trtexec --help of TensorRT 10 and 11. `--loadInputs
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.case.formats import polygraphy, trtexec
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = ["WRITERS", "load_inputs", "write_sample"]
+__all__ = ["WRITERS", "Written", "load_inputs", "write_sample"]
 
 _RUNNER = "parityscope"
 _HEAD = """#!/bin/sh
@@ -39,23 +42,36 @@ mkdir -p exported
 """
 
 
-def write_sample(kind: str, folder: Path, index: int, inputs: Arrays, outputs: Arrays, *, seconds: float = 0.0) -> None:
-    """Adds one sample to the recording in `folder`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """One sample for a recording.
 
-    Args:
-        kind: "npz", "polygraphy" or "trtexec".
+    Attributes:
         folder: Where it goes; made if it is not there.
+        called: What the folder is going to be called, if it is not called that yet.
         index: The sample's number, from 0.
         inputs: Arrays by input name.
         outputs: Arrays by tensor name.
         seconds: What the inference took.
+    """
+
+    folder: Path
+    called: str = ""
+    index: int
+    inputs: Arrays
+    outputs: Arrays
+    seconds: float = 0.0
+
+
+def write_sample(kind: str, sample: Written) -> None:
+    """Adds one sample to a recording of the kind "npz", "polygraphy" or "trtexec".
 
     Raises:
         ParityError: the kind is unknown, or the format has no such type.
     """
     if kind not in WRITERS:
         raise ParityError(f"there is no format {kind!r}", fix=f"write one of {', '.join(WRITERS)}")
-    WRITERS[kind](folder, index, inputs, outputs, seconds)
+    WRITERS[kind](sample)
 
 
 def load_inputs(folder: str, arrays: Arrays) -> list[str]:
@@ -74,30 +90,34 @@ def load_inputs(folder: str, arrays: Arrays) -> list[str]:
     return [*([f"--shapes={shapes}"] if shapes else []), f"--loadInputs={files}"]
 
 
-def _npz(folder: Path, index: int, inputs: Arrays, outputs: Arrays, _seconds: float) -> None:
-    write_npz(folder / "inputs" / f"{index:06d}.npz", inputs)
-    write_npz(folder / "outputs" / f"{index:06d}.npz", outputs)
+def _npz(one: Written) -> None:
+    write_npz(one.folder / "inputs" / f"{one.index:06d}.npz", one.inputs)
+    write_npz(one.folder / "outputs" / f"{one.index:06d}.npz", one.outputs)
 
 
-def _polygraphy(folder: Path, index: int, inputs: Arrays, outputs: Arrays, seconds: float) -> None:
-    polygraphy.write_input(folder / "inputs", index, inputs)
-    polygraphy.write_output(folder / "outputs", index, _RUNNER, (outputs, seconds))
+def _polygraphy(one: Written) -> None:
+    polygraphy.write_input(one.folder / "inputs", one.index, one.inputs)
+    polygraphy.write_output(one.folder / "outputs", one.index, _RUNNER, (one.outputs, one.seconds))
+    name = f"{one.index:010d}"
+    shapes = " ".join(f"{key}:[{','.join(map(str, array.shape))}]" for key, array in one.inputs.items() if array.ndim)
+    words = f"--load-inputs {one.called or one.folder}/inputs/{name}.json" + (
+        f" --input-shapes {shapes}" if shapes else ""
+    )
+    (one.folder / f"{name}.args").write_text(words + "\n", encoding="utf-8")
 
 
-def _trtexec(folder: Path, index: int, inputs: Arrays, outputs: Arrays, _seconds: float) -> None:
-    name = f"{index:010d}"
-    trtexec.write_blobs(folder / "inputs" / name, inputs)
-    trtexec.write_blobs(folder / "outputs" / name, outputs)
-    script = folder / "trtexec.sh"
-    words = [*load_inputs(f"inputs/{name}", inputs), f"--exportOutput=exported/{index:06d}.json"]
+def _trtexec(one: Written) -> None:
+    name = f"{one.index:010d}"
+    trtexec.write_blobs(one.folder / "inputs" / name, one.inputs)
+    trtexec.write_blobs(one.folder / "outputs" / name, one.outputs)
+    # Not quoted: `trtexec $(cat FILE)` parts it at blanks and takes the rest as it is.
+    outside = load_inputs(f"{one.called or one.folder}/inputs/{name}", one.inputs)
+    (one.folder / f"{name}.args").write_text(" ".join(outside) + "\n", encoding="utf-8")
+    words = [*load_inputs(f"inputs/{name}", one.inputs), f"--exportOutput=exported/{one.index:06d}.json"]
     line = " ".join(["trtexec", '--loadEngine="${ENGINE:-model.plan}"', *map(shlex.quote, words)])
-    with script.open("a" if index else "w", encoding="utf-8") as file:
-        file.write(f"{'' if index else _HEAD}{line}\n")
+    with (one.folder / "trtexec.sh").open("a" if one.index else "w", encoding="utf-8") as file:
+        file.write(f"{'' if one.index else _HEAD}{line}\n")
 
 
-WRITERS: Mapping[str, Callable[[Path, int, Arrays, Arrays, float], None]] = {
-    "npz": _npz,
-    "polygraphy": _polygraphy,
-    "trtexec": _trtexec,
-}
-"""What writes each format: (folder, index, inputs, outputs, seconds)."""
+WRITERS: Mapping[str, Callable[[Written], None]] = {"npz": _npz, "polygraphy": _polygraphy, "trtexec": _trtexec}
+"""What writes each format."""

@@ -1,0 +1,196 @@
+"""Command lines of trtexec and Polygraphy that confirm a finding or apply its repair, each for the versions that it is right for.
+
+In: the study's document. Out: rows (finding, does, tool, versions, command). They are for readers who deploy with TensorRT, so
+nothing is said for a candidate that is another runtime itself (`ort`, `openvino`, `torch`).
+
+What changed between versions, and decides which line is right: TensorRT 11 has no `--fp16`, `--layerPrecisions` and the like, and
+follows the types of the ONNX file; trtexec has TF32 on by default and Polygraphy off; debug tensors (`--markDebug`) came with
+TensorRT 10. `mark_debug` and marking an output both keep the tensor out of a fusion, which is why the comment says so.
+
+Sources: trtexec --help of TensorRT 10.16 and 11.4; NVIDIA's migration guide from 10 to 11; polygraphy run --help of 0.53.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from parityscope.report._findings import repairing
+from parityscope.report.words import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["deploys_with_tensorrt", "nvidia"]
+
+_ELSEWHERE = {"ort", "openvino", "torch"}
+_FLAG = {"f16": "--fp16", "bf16": "--bf16", "int8": "--int8"}
+_BLOBS, _JSON = "for-trtexec", "for-polygraphy"
+_FIRST = "0000000000.args"
+_BEFORE_11, _FROM_10, _FROM_11, _ALL = "8.6 to 10", "10 and 11", "11", "8.6 to 11"
+_TYPED = "TYPED.onnx"
+# Families of findings whose place in the network is worth reading from the engine.
+_INSIDE = ("RNG", "ACC", "FUS", "CST", "QNT")
+
+
+class _Asked(NamedTuple):
+    model: str  # quoted
+    stem: str
+    inputs: str
+    outputs: tuple[str, ...]
+    flag: str  # of the declared format, "" for FP32
+    tf32: bool
+    repair: str  # the command that writes the repaired model, "" where there is none
+
+
+def nvidia(document: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The rows, causes first; empty where the candidate is another runtime or nothing was found."""
+    candidate = document.get("candidate") or {}
+    path = clean((document.get("model") or {}).get("path") or "")
+    if not path or candidate.get("backend") in _ELSEWHERE:
+        return []
+    declared = clean((document.get("policy") or {}).get("declared") or candidate.get("declared") or "")
+    asked = _Asked(
+        model=shlex.quote(path),
+        stem=PurePath(path).stem,
+        inputs=_inputs(document),
+        outputs=tuple(clean(output.get("name", "")) for output in (document.get("model") or {}).get("outputs", ())),
+        flag=_FLAG.get(declared, ""),
+        tf32=declared == "tf32",
+        repair=repairing(document),
+    )
+    rows: list[dict[str, str]] = []
+    for finding in sorted(document.get("findings", ()), key=lambda one: one.get("role") != "cause"):
+        if finding.get("role") == "information":
+            continue
+        for does, tool, versions, line in (*_confirming(finding, asked), *_applying(finding, asked)):
+            row = {
+                "code": clean(finding.get("code", "")),
+                "does": does,
+                "tool": tool,
+                "versions": versions,
+                "line": line,
+            }
+            if all(row["line"] != other["line"] for other in rows):
+                rows.append(row)
+    made = [
+        {
+            "code": "",
+            "does": "prepares",
+            "tool": "parityscope",
+            "versions": "",
+            "line": f"parityscope run {asked.model}{asked.inputs} --format {kind} -o {folder}",
+        }
+        for kind, folder in (("trtexec", _BLOBS), ("polygraphy", _JSON))
+        if any(f"$(cat {folder}" in row["line"] for row in rows)
+    ]
+    return made + rows
+
+
+def deploys_with_tensorrt(document: Mapping[str, Any]) -> bool:
+    """Whether the candidate is TensorRT, or a recording of it: then a terminal shows the commands too."""
+    candidate = document.get("candidate") or {}
+    facts = " ".join(f"{name} {value}" for name, value in (candidate.get("environment") or {}).items()).lower()
+    return candidate.get("backend") == "trt" or "trtexec" in facts or "tensorrt" in facts
+
+
+def _inputs(document: Mapping[str, Any]) -> str:
+    told = clean(((document.get("question") or {}).get("asked") or {}).get("inputs") or "")
+    return f" --inputs {shlex.quote(told)}" if told else ""
+
+
+def _confirming(finding: Mapping[str, Any], asked: _Asked) -> Iterator[tuple[str, str, str, str]]:
+    code, does = clean(finding.get("code", "")), "confirms"
+    tensor = clean((finding.get("site") or {}).get("tensor") or "")
+    if code.startswith("BND"):
+        yield does, "polygraphy", _ALL, f"polygraphy inspect model {asked.model}  # the order of inputs in the file"
+    if code == "RNG001":
+        log = f"trtexec --onnx={asked.model} {asked.flag or '--fp16'} --verbose > build.log; parityscope log build.log"
+        yield does, "trtexec", _BEFORE_11, log
+    if code.startswith(_INSIDE) and tensor and not set(tensor) & set(",:"):
+        yield from _looking_inside(tensor, asked)
+        return
+    if asked.tf32 or clean((finding.get("details") or {}).get("change") or "") == "tf32_off":
+        yield does, "trtexec", _ALL, _given(asked, "--noTF32 --exportOutput=exported.json")
+        yield does, "polygraphy", _ALL, f"{_both(asked, '--tf32')}  # once more without --tf32"
+        return
+    # What is outside of the network vanishes when the engine is given the reference's own inputs by name.
+    plain = "--exportOutput=exported.json"
+    if asked.flag:
+        yield does, "trtexec", _BEFORE_11, _given(asked, f"{asked.flag} {plain}")
+        yield does, "trtexec", _FROM_11, _given(asked, plain, typed=True)
+    else:
+        yield does, "trtexec", _ALL, _given(asked, plain)
+    compared = f"parityscope compare {asked.model} --candidate 'saved?path=exported.json'{asked.inputs} --samples 1"
+    yield does, "parityscope", "", compared
+
+
+def _looking_inside(tensor: str, asked: _Asked) -> Iterator[tuple[str, str, str, str]]:
+    """The tensor as the engine has it. Marking it keeps it out of a fusion: an error that vanishes then is the fusion's."""
+    name, file = shlex.quote(tensor), shlex.quote(f"{tensor}:debug.raw")
+    marks = f"--markDebug={name} --saveDebugTensors={file}"
+    if asked.flag:
+        yield "confirms", "trtexec", "10", _given(asked, f"{asked.flag} {marks}")
+        yield "confirms", "trtexec", _FROM_11, _given(asked, marks, typed=True)
+    else:
+        yield "confirms", "trtexec", _FROM_10, _given(asked, marks)
+    outputs = " ".join(shlex.quote(one) for one in dict.fromkeys((tensor, *asked.outputs)))
+    flag = asked.flag or ("--tf32" if asked.tf32 else "")
+    both = _both(asked, f"{flag} --onnx-outputs {outputs} --trt-outputs {outputs}".strip())
+    yield "confirms", "polygraphy", _BEFORE_11, both
+
+
+def _both(asked: _Asked, options: str) -> str:
+    """Polygraphy on the first sample, with ONNX Runtime beside TensorRT. Its shapes make the engine's profile."""
+    return f"polygraphy run {asked.model} --onnxrt --trt {options} $(cat {_JSON}/{_FIRST})"
+
+
+def _given(asked: _Asked, options: str, *, typed: bool = False) -> str:
+    """The first sample in trtexec, its blobs given by name."""
+    model = _TYPED if typed else asked.model
+    return f"trtexec --onnx={model} {options} $(cat {_BLOBS}/{_FIRST})"
+
+
+def _applying(finding: Mapping[str, Any], asked: _Asked) -> Iterator[tuple[str, str, str, str]]:
+    node = clean((finding.get("site") or {}).get("node") or "")
+    fixed = f"{asked.stem}.fixed.onnx"
+    for repair in finding.get("repairs", ()):
+        name = clean(repair.get("repair", ""))
+        if name == "runtime_settings":
+            if "tf32" in clean((finding.get("details") or {}).get("change") or ""):
+                yield (
+                    "applies",
+                    "trtexec",
+                    _ALL,
+                    f"trtexec --onnx={asked.model} --noTF32 --saveEngine={asked.stem}.plan",
+                )
+        elif name == "keep_in_fp32" and node and asked.flag and not set(node) & set(",:"):
+            quoted = shlex.quote(f"{node}:fp32")
+            kept = f"--precisionConstraints=obey --layerPrecisions={quoted} --layerOutputTypes={quoted}"
+            yield (
+                "applies",
+                "trtexec",
+                _BEFORE_11,
+                f"trtexec --onnx={asked.model} {asked.flag} {kept} --saveEngine=fixed.plan",
+            )
+            kept = f"--precision-constraints obey --layer-precisions {shlex.quote(f'{node}:float32')}"
+            yield (
+                "applies",
+                "polygraphy",
+                _BEFORE_11,
+                f"polygraphy convert {asked.model} {asked.flag} {kept} -o fixed.plan",
+            )
+            yield from _typed_file(asked, fixed)
+        elif repair.get("trial") and asked.flag:
+            yield from _typed_file(asked, fixed)
+
+
+def _typed_file(asked: _Asked, fixed: str) -> Iterator[tuple[str, str, str, str]]:
+    """The repair as a strongly typed file, which 10 and 11 take as it stands."""
+    quoted = shlex.quote(fixed)
+    if asked.repair:
+        yield "applies", "parityscope", "", asked.repair
+    yield "applies", "trtexec", "10", f"trtexec --onnx={quoted} --stronglyTyped --saveEngine=fixed.plan"
+    yield "applies", "trtexec", _FROM_11, f"trtexec --onnx={quoted} --saveEngine=fixed.plan"
+    yield "applies", "polygraphy", _FROM_10, f"polygraphy convert {quoted} --strongly-typed -o fixed.plan"

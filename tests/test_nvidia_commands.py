@@ -1,0 +1,130 @@
+"""The command lines that a report gives for trtexec and Polygraphy: right for the finding, the version and the real tool."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parityscope.report._nvidia import deploys_with_tensorrt, nvidia
+
+# What TensorRT 11 removed (NVIDIA's migration guide), and what trtexec knows besides (trtexec --help of 10.16 and 11.4).
+REMOVED = {"--fp16", "--bf16", "--int8", "--precisionConstraints", "--layerPrecisions", "--layerOutputTypes"}
+TRTEXEC = {
+    *REMOVED,
+    *("--onnx", "--saveEngine", "--stronglyTyped", "--verbose", "--markDebug", "--saveDebugTensors", "--noTF32"),
+    "--exportOutput",
+}
+
+
+def document(code: str, *, declared: str = "f16", backend: str = "trt", **more: Any) -> dict[str, Any]:
+    site = {"node": "norm/Pow", "tensor": "norm/Pow_output", "op_type": "Pow", "index": 3, "scope": ""}
+    return {
+        "model": {"path": "/models/my model.onnx", "outputs": [{"name": "logits"}]},
+        "question": {"asked": {"inputs": "samples"}},
+        "candidate": {"backend": backend, "declared": declared, "environment": {}},
+        "policy": {"declared": declared},
+        "findings": [
+            {"code": "DAT003", "role": "information", "repairs": []},
+            {"code": code, "role": "cause", "site": site, "repairs": [], "details": {}, **more},
+        ],
+    }
+
+
+KEPT = {"repair": "keep_in_fp32", "trial": None}
+FOLDED = {"repair": "fold_batch_normalization", "trial": {"verdict": "within"}}
+EVERY = [
+    document("RNG001", repairs=[FOLDED, KEPT]),
+    document("RNG002", declared="bf16", repairs=[KEPT]),
+    document("ACC001", declared="tf32", details={"change": "tf32_off"}, repairs=[{"repair": "runtime_settings"}]),
+    document("FUS002", declared="f32"),
+    document("BND001", declared="f32", site=None),
+    document("PRE001", site=None),
+]
+
+
+def lines(found: list[dict[str, str]], tool: str, versions: str = "") -> list[str]:
+    return [row["line"] for row in found if row["tool"] == tool and versions in row["versions"]]
+
+
+@pytest.mark.parametrize("asked", EVERY, ids=lambda one: one["findings"][1]["code"])
+def test_options_are_those_of_the_tool_and_its_version(asked: dict[str, Any]) -> None:
+    rows = nvidia(asked)
+    assert rows
+    for row in rows:
+        used = {word.partition("=")[0] for word in shlex.split(row["line"], comments=True) if word.startswith("--")}
+        if row["tool"] == "trtexec":
+            assert used <= TRTEXEC, row
+            if "11" in row["versions"]:
+                assert not used & REMOVED, row
+            if row["versions"].startswith("8.6"):
+                assert not used & {"--markDebug", "--saveDebugTensors"}, row  # they came with 10
+    assert {row["does"] for row in rows} <= {"prepares", "confirms", "applies"}
+    assert {row["code"] for row in rows} == {"", asked["findings"][1]["code"]}  # nothing for mere information
+
+
+def test_polygraphy_takes_every_option_that_is_named() -> None:
+    tool = str(Path(sys.executable).with_name("polygraphy"))
+    known: dict[str, set[str]] = {}
+    for asked in EVERY:
+        for line in lines(nvidia(asked), "polygraphy"):
+            words = shlex.split(line, comments=True)
+            verb = words[1]
+            if verb == "inspect":
+                continue
+            if verb not in known:
+                done = subprocess.run([tool, verb, "--help"], capture_output=True, text=True, check=True)
+                known[verb] = set(re.findall(r"--[a-z0-9-]+", done.stdout))
+            assert {word for word in words if word.startswith("--")} <= known[verb], line
+    assert set(known) == {"run", "convert"}
+
+
+def test_an_overflow_is_looked_at_kept_and_written_typed() -> None:
+    found = nvidia(EVERY[0])
+    assert (
+        found[0]["line"] == "parityscope run '/models/my model.onnx' --inputs samples --format trtexec -o for-trtexec"
+    )
+    confirm, kept = lines(found, "trtexec", "8.6 to 10")
+    assert confirm.endswith("--fp16 --verbose > build.log; parityscope log build.log")
+    assert "--layerPrecisions=norm/Pow:fp32 --layerOutputTypes=norm/Pow:fp32" in kept
+    assert any("--markDebug=norm/Pow_output" in line for line in lines(found, "trtexec", "11"))
+    assert "trtexec --onnx='my model.fixed.onnx' --stronglyTyped --saveEngine=fixed.plan" in lines(
+        found, "trtexec", "10"
+    )
+
+
+def test_what_lies_outside_of_the_network_is_asked_by_name() -> None:
+    found = nvidia(EVERY[4])
+    assert "polygraphy inspect model '/models/my model.onnx'" in lines(found, "polygraphy")[0]
+    given = "trtexec --onnx='/models/my model.onnx' --exportOutput=exported.json $(cat for-trtexec/0000000000.args)"
+    assert [row["versions"] for row in found if row["line"] == given] == [
+        "8.6 to 11"
+    ]  # one line, as FP32 needs no option
+    assert "saved?path=exported.json" in found[-1]["line"]
+
+
+def test_tf32_is_turned_off_by_its_own_switch() -> None:
+    found = nvidia(EVERY[2])
+    assert all("--noTF32" in line for line in lines(found, "trtexec") if "--saveEngine" in line)
+    assert any("--tf32" in line for line in lines(found, "polygraphy"))
+
+
+@pytest.mark.parametrize("backend", ["ort", "openvino", "torch"])
+def test_other_runtimes_get_no_such_commands(backend: str) -> None:
+    assert nvidia(document("RNG001", backend=backend)) == []
+    assert not deploys_with_tensorrt(document("RNG001", backend=backend))
+
+
+def test_a_terminal_shows_them_where_tensorrt_is_deployed() -> None:
+    assert deploys_with_tensorrt(document("RNG001"))
+    recorded = document("RNG001", backend="saved")
+    assert not deploys_with_tensorrt(recorded)
+    recorded["candidate"]["environment"] = {
+        "recording": "trtexec --exportOutput (text of 6 significant digits), f.json"
+    }
+    assert deploys_with_tensorrt(recorded)
