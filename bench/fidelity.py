@@ -1,6 +1,8 @@
 """How well the simulation predicts the error of a real engine, tensor by tensor.
 
     python bench/fidelity.py [--models ID,...] [--engines TARGET,...] [--profiles NAME,...] [-o FILE.json]
+    python bench/fidelity.py --pack FOLDER [--models ID,...]
+    python bench/fidelity.py --again FILE.json [--models ID,...] [--draws N] -o FILE.json
 
 For each model of the catalogue (or NAME=MODEL.onnx,INPUT.npz), each engine and each fusion profile: the relative L2
 error that the simulation predicts, over the one measured, of every tensor of more than 64 elements in which a layer of
@@ -19,7 +21,12 @@ by a factor of 2.5. With `--draws N` the errors of outputs are root mean squares
 of it (float inputs times 1 + 2^-12 times a normal number, less than float16 and bfloat16 resolve), on the engine and
 predicted.
 
-In the JSON file every point is a tensor, so that it can be plotted.
+In the JSON file every point is a tensor, so that it can be plotted. `--again FILE` keeps what such a file says was measured and
+predicts it anew (not "follow", which needs the engine): predictions need no engine, and a better one no second measurement.
+
+For a machine without a network: `--pack FOLDER` writes NAME.onnx, NAME.f16.onnx (strongly typed) and NAME.npz, and prints what
+to give as `--models` there, in whose place "{model}" in a target has the name
+(`--engines "ort:f16?device=cuda&model=FOLDER/{model}.f16.onnx"`).
 """
 
 from __future__ import annotations
@@ -28,56 +35,36 @@ import argparse
 import json
 import math
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
-import openvino as ov
-from openvino.preprocess import PrePostProcessor
+from _fidelity.cases import case, neighbour, pack
+from _fidelity.engines import Engine, prepared
 
 from parityscope.arithmetic import format_named, round_to
-from parityscope.arithmetic.fusion.following import ends, follow
+from parityscope.arithmetic.fusion import profiles as fusion_profiles
+from parityscope.arithmetic.fusion.following import follow
 from parityscope.arithmetic.simulation import PRECISIONS, simulate
-from parityscope.backends import Capture
 from parityscope.backends._onnxruntime import open_session
-from parityscope.backends.openvino import _executed as executed_graph
-from parityscope.backends.recording import open_target
 from parityscope.backends.targets import parse_target
-from parityscope.case import Sample
-from parityscope.case.graph import values
-from parityscope.case.model import load_model
 from parityscope.errors import ParityError
-from parityscope.testing.models import model_path
-from parityscope.testing.samples import sample_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from parityscope.case import Model
-    from parityscope.records import ExecutedGraph, Target
+    from _fidelity.engines import Arrays
 
-    Arrays = Mapping[str, np.ndarray]
-    Observe = Callable[[Sequence[str]], Arrays]
+    from parityscope.case import Model, Sample
+    from parityscope.records import Target
 
-MODELS = "ocr-rec,ocr-det,ocr-cls,vad-18,vad-seq,magika,minilm-i8,layout,pitch,dnsmos"
+MODELS = (
+    "ocr-rec,ocr-det,ocr-cls,vad-18,vad-seq,magika,minilm-i8,layout,pitch,dnsmos,lite0,plcmos,pitch-noisy,dnsmos-noisy"
+)
 MIN_ELEMENTS = 64  # tensors up to this size are too few numbers for a relative error in L2
 WITHIN = 1.1  # how far the outputs' error may move when a chunk is observed
 # Below this share of the format's unit roundoff an error is FP32 noise and not the format's. Chosen.
 NOISE = 2.0**-7
-_OPENVINO_TYPES = {"bf16": ov.Type.bf16, "f16": ov.Type.f16}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
-    """A candidate made ready: what it executed, in which tensors its layers end, and how to observe some of them."""
-
-    executed: ExecutedGraph | None
-    precision: str
-    tensors: Mapping[str, str]  # name -> kind of layer
-    observe: Observe
-    reads: str = ""  # the format that an observed tensor is read in, whatever it is stored in
 
 
 def main() -> int:
@@ -88,8 +75,15 @@ def main() -> int:
     parser.add_argument("--profiles", default="none,follow,openvino")
     parser.add_argument("--chunk", type=int, default=6, help="tensors observed at a time")
     parser.add_argument("--draws", type=int, default=1, help="inputs over which the errors of outputs are pooled")
+    parser.add_argument("--pack", type=Path, help="write the models, FP16 copies of them and the inputs to this folder")
+    parser.add_argument("--again", type=Path, help="predict anew what this file says was measured")
     parser.add_argument("-o", "--output", type=Path)
     arguments = parser.parse_args()
+    if arguments.pack:
+        print(",".join(pack(name, arguments.pack) for name in arguments.models.split(",")))
+        return 0
+    if arguments.again:
+        return predict_again(arguments.again, arguments.models.split(","), arguments.draws, arguments.output)
     runs: list[dict[str, Any]] = []
     profiles = arguments.profiles.split(",")
     for engine in arguments.engines.split(","):
@@ -117,7 +111,7 @@ def measure(name: str, engine: str, profiles: Sequence[str], chunk: int, draws: 
     """One model on one engine: every tensor measured, and predicted under each profile."""
     model, sample = case(name)
     outputs = [value.name for value in model.outputs]
-    candidate = prepared(model, sample, parse_target(engine.replace("{model}", name)))
+    candidate = prepared(model, sample, parse_target(engine.replace("{model}", name.partition("=")[0])))
     floats = [tensor for tensor in candidate.tensors if tensor not in outputs]
     reference = open_session(model.graph(), outputs=[*outputs, *floats], folder=model.path.parent)(sample.arrays)
     floats = [
@@ -131,7 +125,7 @@ def measure(name: str, engine: str, profiles: Sequence[str], chunk: int, draws: 
     predicted = {
         profile: predict(model, sample, candidate, profile, [*outputs, *floats], reference) for profile in profiles
     }
-    pooled = pool(model, sample, parse_target(engine.replace("{model}", name)), profiles, draws)
+    pooled = pool(model, sample, parse_target(engine.replace("{model}", name.partition("=")[0])), profiles, draws)
     points = [
         {
             "tensor": tensor,
@@ -158,6 +152,43 @@ def measure(name: str, engine: str, profiles: Sequence[str], chunk: int, draws: 
     }
 
 
+def predict_again(file: Path, names: Sequence[str], draws: int, output: Path | None) -> int:
+    """The runs of a file with their predictions made anew; those of models that are not named stay as they are."""
+    runs: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))["runs"]
+    for run in runs:
+        name = run["model"].partition("=")[0]
+        if name not in names or not run.get("points"):
+            continue
+        model, sample = case(name)
+        outputs = [each["tensor"] for each in run["outputs"]]
+        tensors = [each["tensor"] for each in run["points"]]
+        profiles = [key for key in run["outputs"][0] if key in fusion_profiles()]
+        engine = Engine(
+            executed=None,
+            precision=run["executed"],
+            tensors={},
+            observe=lambda _: {},
+            reads="f16" if run["engine"].startswith("openvino") and run["executed"] == "f16" else "",
+        )
+        reference = open_session(model.graph(), outputs=[*outputs, *tensors], folder=model.path.parent)
+        known = reference(sample.arrays)
+        for profile in profiles:
+            found = predict(model, sample, engine, profile, [*outputs, *tensors], known)
+            errors = []
+            for number in range(draws):
+                near = neighbour(sample, number)
+                right = reference(near.arrays)
+                errors.append(predict(model, near, engine, profile, outputs, right))
+            for point in run["points"]:
+                point[profile] = finite(found[point["tensor"]])
+            for each in run["outputs"]:
+                each[profile] = finite(math.sqrt(sum(error[each["tensor"]] ** 2 for error in errors) / draws))
+        show(run, profiles)
+    if output:
+        output.write_text(json.dumps({"runs": runs}, indent=1, allow_nan=False))
+    return 0
+
+
 def pool(
     model: Model, sample: Sample, target: Target, profiles: Sequence[str], draws: int
 ) -> dict[str, dict[str, float]]:
@@ -177,110 +208,6 @@ def pool(
     return {
         kind: {tensor: math.sqrt(sum(each[tensor] ** 2 for each in errors) / draws) for tensor in outputs}
         for kind, errors in found.items()
-    }
-
-
-def neighbour(sample: Sample, number: int) -> Sample:
-    """Another input close to the sample; number 0 is the sample itself."""
-    generator = np.random.default_rng(number)
-    arrays = {
-        name: (array * (1 + 2.0**-12 * generator.standard_normal(array.shape))).astype(array.dtype)
-        if number and array.dtype.kind == "f"
-        else array
-        for name, array in sample.arrays.items()
-    }
-    return Sample(index=number, name=sample.name, arrays=arrays)
-
-
-def case(name: str) -> tuple[Model, Sample]:
-    """A model of the catalogue with its sample, or NAME=MODEL.onnx+INPUT.npz."""
-    title, _, files = name.partition("=")
-    if files:
-        path, _, data = files.partition("+")
-        with np.load(data, allow_pickle=False) as arrays:
-            held = dict(arrays)
-        return load_model(path), Sample(index=0, name=title, arrays=held)
-    return load_model(model_path(name)), Sample(index=0, name=name, arrays=sample_of(name))
-
-
-def prepared(model: Model, sample: Sample, target: Target) -> Engine:
-    """The candidate, on one sample."""
-    if target.backend == "openvino":
-        executed = executed_graph(ov.Core().compile_model(str(model.path), "CPU", settings(target)), target.precision)
-        kernels = {
-            value: kernel.stored for kernel in follow(executed, model.graph()).kernels for value in kernel.values
-        }
-        layers = ends(executed, model.graph())
-        places = {tensor: layer.layer_type for tensor, layer in layers.items()}
-        stored = {tensor: kernels.get(tensor, "f32") for tensor in layers}
-        return Engine(
-            executed=executed,
-            precision=executed.executed,
-            tensors=places,
-            observe=lambda names: openvino_run(model, sample, target, {name: stored[name] for name in names}),
-            reads="f16" if executed.executed == "f16" else "",
-        )
-    with open_target(model, target, Capture()) as session:
-        seen = session.executed
-    order = [str(value.name) for value in values(model.graph())]
-    layers = {} if seen is None else ends(seen, model.graph())
-
-    def observe_some(names: Sequence[str]) -> Arrays:
-        with open_target(model, target, Capture(tensors=tuple(names))) as session:
-            return dict(session.run(sample))
-
-    return Engine(
-        executed=seen,
-        precision=target.precision,
-        tensors={tensor: layer.layer_type for tensor, layer in layers.items()} if layers else dict.fromkeys(order, ""),
-        observe=observe_some,
-    )
-
-
-def openvino_run(model: Model, sample: Sample, target: Target, stored: Mapping[str, str]) -> Arrays:
-    """The outputs, and the tensors of `stored`, each read in the format in which it is stored."""
-    core = ov.Core()
-    source = core.read_model(str(model.path))
-    declared = [value.name for value in model.outputs]
-    ports = {name: port for node in source.get_ordered_ops() for port in node.outputs() for name in port.get_names()}
-    names = [name for name in stored if name in ports]
-    unique: dict[tuple[str, int], int] = {}
-    for name in names:
-        key = (ports[name].get_node().get_friendly_name(), ports[name].get_index())
-        unique.setdefault(key, len(unique))
-    source.add_outputs(list(unique))
-    places = {
-        name: len(declared) + unique[ports[name].get_node().get_friendly_name(), ports[name].get_index()]
-        for name in names
-    }
-    steps = PrePostProcessor(source)
-    for name in names:
-        if stored[name] in _OPENVINO_TYPES:
-            steps.output(places[name]).tensor().set_element_type(_OPENVINO_TYPES[stored[name]])
-    request = core.compile_model(steps.build(), "CPU", settings(target)).create_infer_request()
-    request.infer({value.name: sample.arrays[value.name] for value in model.inputs})
-
-    def read(index: int) -> np.ndarray:
-        tensor = request.get_output_tensor(index)
-        brain = tensor.get_element_type() == ov.Type.bf16
-        return np.array(tensor.data.view(ml_dtypes.bfloat16) if brain else tensor.data)
-
-    return {
-        **{name: read(index) for index, name in enumerate(declared)},
-        **{name: read(places[name]) for name in names},
-    }
-
-
-def settings(target: Target) -> dict[str, str]:
-    """OpenVINO's settings: those of the backend, and no quantization of activations on the fly.
-
-    By default OpenVINO quantizes the inputs of products with compressed weights to eight bits; that is another
-    arithmetic than the one that is predicted here.
-    """
-    return {
-        "INFERENCE_PRECISION_HINT": target.precision,
-        "PERFORMANCE_HINT": "LATENCY",
-        "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0",
     }
 
 

@@ -14,7 +14,9 @@ import numpy as np
 import onnx_ir as ir
 
 from parityscope.arithmetic._graphs import constant_like, constant_tensor, feed, give_back
+from parityscope.arithmetic._operands import in_eight_bits, in_full
 from parityscope.arithmetic._switching import inner_nodes, inner_values
+from parityscope.arithmetic.float8 import dequantized
 from parityscope.arithmetic.inserting import insert
 from parityscope.arithmetic.primitives import Rewriting, rounding_nodes
 from parityscope.arithmetic.rounding import round_to
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from parityscope.arithmetic._switching import Gated
+    from parityscope.arithmetic.float8 import Scaling
     from parityscope.arithmetic.formats import Format
 
 __all__ = ["Builder"]
@@ -34,7 +37,7 @@ class Builder:
     """Puts nodes of one graph into branches, in topological order.
 
     `plan` and `settled` speak of the graph as it was; `flags` are the gates' values. `now` follows what replaced a
-    value, `rounded` the weights that were rounded.
+    value, `rounded` the weights that were rounded. `full` is what products that are not low round their operands to.
     """
 
     plan: Plan
@@ -43,6 +46,7 @@ class Builder:
     flags: Sequence[ir.Value]
     now: dict[ir.Value, ir.Value] = field(default_factory=dict)
     rounded: dict[tuple[ir.Value, str], ir.Value] = field(default_factory=dict)
+    full: Format | None = None
 
     def switch(self, gated: Gated) -> None:
         """Replaces the node by its `If`."""
@@ -53,12 +57,17 @@ class Builder:
         wanted = [value for value in node.outputs if value.uses() or value.is_graph_output()]
         exact = [value for value in wanted if value in gated.results and _exact_uses(value, self.plan)]
         low = _Branch(builder=self, gated=gated, wanted=wanted, exact=exact)
-        branches = [low.rounding(reading=True), low.untouched()]
+        given = (*wanted, *exact)
+        alone = bool(gated.scaled) and gated.eighth is None
+        branches = [low.rounding(reading=True, scaled=alone), low.untouched(scaled=False)]
+        if gated.eighth is not None:
+            branches[0] = self._nested(gated.eighth, low.rounding(reading=True, scaled=True), branches[0], given)
+            branches[1] = self._nested(gated.eighth, low.untouched(scaled=True), branches[1], given)
         if gated.plain is not None:
-            inner = self._choice(gated.plain, low.rounding(reading=False), branches[0])
-            for output, value in zip(inner.outputs, (*wanted, *exact), strict=True):
-                output.name = self.work.names.fresh(value.name, "low")
-            branches[0] = ir.Graph([], inner.outputs, nodes=[inner], name=f"{node.name}::low")
+            stored = low.rounding(reading=False, scaled=alone)
+            if gated.eighth is not None:
+                stored = self._nested(gated.eighth, low.rounding(reading=False, scaled=True), stored, given)
+            branches[0] = self._nested(gated.plain, stored, branches[0], given)
         choice = self._choice(gated.low, *branches)
         graph.insert_after(node, choice)
         for value, made in zip(exact, choice.outputs[len(wanted) :], strict=True):
@@ -71,6 +80,25 @@ class Builder:
             self.now[value] = made
         graph.remove(node, safe=True)
         low.round_bodies()
+
+    def beside(self, gated: Gated, *, scaled: bool = False) -> dict[ir.Value, ir.Value]:
+        """Puts the node rounded, which reads the exact numbers, at the end of its graph; gives its outputs by the exact ones.
+
+        `scaled` rounds its operands to FP8, and nothing else.
+        """
+        graph = gated.node.graph
+        if graph is None:
+            raise ValueError(f"{gated.node.name} belongs to no graph")
+        wanted = [value for value in gated.node.outputs if value.uses() or value.is_graph_output()]
+        low = _Branch(builder=self, gated=gated, wanted=wanted, exact=())
+        branch = low.untouched(scaled=True) if scaled else low.rounding(reading=True, scaled=False)
+        made = list(branch.outputs)
+        branch.outputs.clear()
+        nodes = list(branch)
+        branch.remove(nodes)
+        graph.extend(nodes)
+        low.round_bodies()
+        return dict(zip(wanted, made, strict=True))
 
     def constant(self, value: ir.Value, number_format: Format) -> ir.Value:
         """The rounded constant, or the constant itself where rounding changes nothing."""
@@ -85,6 +113,24 @@ class Builder:
             name = self.work.names.fresh(value.name, number_format.name)
             self.rounded[key] = value if same else constant_like(value, rounded, name)
         return self.rounded[key]
+
+    def scaled(self, value: ir.Value, scaling: Scaling) -> ir.Value:
+        """The constant as a product reads it in FP8; made once for all that do."""
+        key = value, f"fp8::{scaling.axis}"
+        if key not in self.rounded:
+            tensor = constant_tensor(value)
+            if tensor is None:
+                raise ValueError(f"{value.name} is not a constant")
+            array = dequantized(tensor.numpy(), scaling)
+            self.rounded[key] = constant_like(value, array, self.work.names.fresh(value.name, "fp8"))
+        return self.rounded[key]
+
+    def _nested(self, gate: int, then: ir.Graph, otherwise: ir.Graph, given: Sequence[ir.Value]) -> ir.Graph:
+        """A branch that holds a choice of its own, of two that give the rounded forms of `given`."""
+        inner = self._choice(gate, then, otherwise)
+        for output, value in zip(inner.outputs, given, strict=True):
+            output.name = self.work.names.fresh(value.name, "low")
+        return ir.Graph([], inner.outputs, nodes=[inner], name=f"{inner.name}::low")
 
     def _choice(self, gate: int, then: ir.Graph, otherwise: ir.Graph) -> ir.Node:
         attributes = [ir.AttrGraph("then_branch", then), ir.AttrGraph("else_branch", otherwise)]
@@ -105,14 +151,21 @@ class _Branch:
     exact: Sequence[ir.Value]
     copies: list[ir.Node] = field(default_factory=list)
 
-    def untouched(self) -> ir.Graph:
-        """The node as it is."""
-        node = self._copy({}, {}, "high")
+    def untouched(self, *, scaled: bool) -> ir.Graph:
+        """The node as it is; `scaled`: but for its operands, which are in FP8."""
+        nodes: list[ir.Node] = []
+        inputs = in_full(self.builder, self.gated.node, nodes)
+        inputs |= in_eight_bits(self.builder, self.gated, inputs, nodes) if scaled else {}
+        node = self._copy(inputs, {}, "high")
+        nodes.append(node)
         made = dict(zip(self.gated.node.outputs, node.outputs, strict=True))
-        return self._graph([node], [made[value] for value in self.wanted], made)
+        return self._graph(nodes, [made[value] for value in self.wanted], made)
 
-    def rounding(self, *, reading: bool) -> ir.Graph:
-        """The node low: with rounded weights and results, and with what it reads rounded too if `reading`."""
+    def rounding(self, *, reading: bool, scaled: bool) -> ir.Graph:
+        """The node low: with rounded weights and results, and with what it reads rounded too if `reading`.
+
+        `scaled`: its operands are in FP8 besides.
+        """
         builder, node = self.builder, self.gated.node
         nodes: list[ir.Node] = []
         known: dict[tuple[ir.Value, str], ir.Value] = {}
@@ -136,6 +189,7 @@ class _Branch:
         }
         current = [(builder.now.get(value, value), number_format) for value, number_format in self.gated.captures]
         captures = {value: read(value, number_format) for value, number_format in current}
+        inputs |= in_eight_bits(self.builder, self.gated, inputs, nodes) if scaled else {}
         copy = self._copy(inputs, captures, "low" if reading else "plain")
         self.copies.append(copy)
         nodes.append(copy)

@@ -22,10 +22,11 @@ import onnx_ir as ir
 
 from parityscope.arithmetic._graphs import all_values, bodies, constant_tensor
 from parityscope.arithmetic.formats import FORMATS
+from parityscope.arithmetic.recurrent import is_recurrent, refusal
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     import numpy as np
 
@@ -93,13 +94,8 @@ PRODUCTS: Mapping[str, tuple[int, ...] | None] = {
     "MatMul": (0, 1),
     "NhwcFusedConv": (0, 1),
 }
-# Operators with arithmetic inside that cannot be rounded from outside: in storage formats, and in products' inputs.
-_STATE_INSIDE = {
-    "GRU": "the state between time steps",
-    "LSTM": "the state between time steps",
-    "RNN": "the state between time steps",
-}
-_PRODUCTS_INSIDE = frozenset({"Attention", "DeformConv", "FlexAttention", "GRU", "LSTM", "MultiHeadAttention", "RNN"})
+# Operators with products inside whose inputs cannot be rounded from outside; of recurrent ones `recurrent` tells.
+_PRODUCTS_INSIDE = frozenset({"Attention", "DeformConv", "FlexAttention", "MultiHeadAttention"})
 _FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE})
 
 
@@ -125,16 +121,21 @@ class Plan:
 
 
 def uniform(
-    model: ir.Model, number_format: Format | None, typed: Mapping[ir.Value, Format], *, stored: bool = False
+    model: ir.Model,
+    number_format: Format | None,
+    typed: Mapping[ir.Value, Format],
+    *,
+    stored: bool = False,
+    registers: Collection[ir.Value] = (),
 ) -> Plan:
-    """The plan of one format for the whole graph.
+    """The plan of one format for the whole graph, but for what is kept in `registers`.
 
     `typed` holds the values whose own type is a format: they stay in that. With `number_format` None only those are
     rounded ("as typed"); TF32 concerns products' inputs only (unless it is `stored`), any other format whatever is stored.
     """
     # A value that is float16 by its own type is that for whoever reads it.
     exact = frozenset((node, index) for node, index in exact_uses(model) if _input(node, index) not in typed)
-    storage = dict(typed)
+    storage = {value: held for value, held in typed.items() if value not in registers}
     operands: dict[tuple[ir.Node, int], Format] = {}
     if number_format is not None and number_format.name == "tf32" and not stored:
         operands = {
@@ -144,7 +145,7 @@ def uniform(
         }
     elif number_format is not None:
         floats = (value for value in all_values(model) if is_float(value))
-        storage.update((value, number_format) for value in floats if value not in typed)
+        storage.update((value, number_format) for value in floats if value not in typed and value not in registers)
     return Plan(storage=storage, operands=operands, exact=exact)
 
 
@@ -161,18 +162,23 @@ def not_simulated(model: ir.Model, number_format: Format | None) -> list[Skip]:
             )
         )
     tf32 = number_format == FORMATS["tf32"]
-    inside = dict.fromkeys(_PRODUCTS_INSIDE, "the inputs of the products inside it") if tf32 else _STATE_INSIDE
-    found: dict[str, int] = {}
+    opset = model.opset_imports.get("", model.opset_imports.get("ai.onnx", 1))
+    found: dict[tuple[str, str], int] = {}
     for node in model.graph.all_nodes():
-        if node.op_type in inside:
-            found[node.op_type] = found.get(node.op_type, 0) + 1
-    for op_type, count in found.items():
-        skips.append(
-            Skip(
-                what=f"rounding inside {count} {op_type} {'node' if count == 1 else 'nodes'}",
-                reason=f"{inside[op_type]} cannot be reached from outside the operator; it stays in FP32",
-            )
+        reason = ""
+        if is_recurrent(node):
+            reason = refusal(node, opset) or "the engine that is simulated computes it in FP32 inside"
+        elif tf32 and node.op_type in _PRODUCTS_INSIDE:
+            reason = "the inputs of the products inside it cannot be reached from outside"
+        if reason:
+            found[node.op_type, reason] = found.get((node.op_type, reason), 0) + 1
+    skips.extend(
+        Skip(
+            what=f"rounding inside {count} {op_type} {'node' if count == 1 else 'nodes'}",
+            reason=f"{reason}; what is inside stays in FP32",
         )
+        for (op_type, reason), count in found.items()
+    )
     return skips
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic.recurrent import is_recurrent
 from parityscope.explanation.evidence import indistinguishable, left_over, ordered
 from parityscope.explanation.functions import other_functions, substantial
 from parityscope.explanation.judging import SHARE_ROUNDED, accepted, different, in_size, simplest, summary
@@ -96,7 +97,7 @@ def _expected(weighed: Weighed, others: np.ndarray, options: Options) -> Explana
     """By size: inner roundings of the declared arithmetic, or an accumulator of it in an order that is not known."""
     known = _declared(weighed, options.declared)
     by: tuple[Explained, ...] = ()
-    if in_size(weighed.nothing, known):
+    if in_size(weighed.nothing, known, _draws(weighed)):
         evidence = f"no channel and no element is off by more than the roundings of {options.declared} explain"
     else:
         claim = expected_by_size(weighed, others, options.declared)
@@ -124,7 +125,8 @@ def _another(weighed: Weighed, tried: Sequence[Outcome], others: np.ndarray, opt
     functions = other_functions(weighed, options.declared)
     skipped = (*weighed.skipped, *weighed.budget.skips()[before:])
     held = [each for each in functions if accepted(each, others) and substantial(scene, each)]
-    held = held or [each for each in functions if each.line.share > SHARE_ROUNDED and in_size(each, known)]
+    draws = _draws(weighed)
+    held = held or [each for each in functions if each.line.share > SHARE_ROUNDED and in_size(each, known, draws)]
     if held:
         return _explained(weighed, held, [*tried, *functions], others, options, skipped)
     return Explanation(
@@ -144,7 +146,15 @@ def _nearest(weighed: Weighed, tried: Sequence[Outcome], others: np.ndarray) -> 
     return tuple(summary(weighed.scene, each, others) for each in different(rejected)[:_SHOWN])
 
 
+def _draws(weighed: Weighed) -> float:
+    """The independent elements of a channel; 1 behind a recurrent operator, whose errors are handed from step to step."""
+    if any(is_recurrent(node) for node in weighed.scene.model.graph):
+        return 1.0
+    return weighed.scene.candidate.size / max(1, weighed.nothing.left_energy.size)
+
+
 def _declared(weighed: Weighed, declared: str) -> list[Outcome]:
     """The outcomes of the declared arithmetic, where the region has inner tensors that nobody saw."""
-    inner = sum(1 for node in weighed.scene.model.graph if node.op_type != "Constant") > 1
+    nodes = [node for node in weighed.scene.model.graph if node.op_type != "Constant"]
+    inner = len(nodes) > 1 or any(is_recurrent(node) for node in nodes)
     return [each for each in weighed.outcomes if inner and declared and each.claim.hypothesis.name.startswith(declared)]

@@ -113,8 +113,10 @@ class _Plain:
     def read(self, _node: ir.Node, array: np.ndarray) -> np.ndarray:
         return array
 
-    def computed(self, node: ir.Node, arrays: Sequence[np.ndarray | None], array: np.ndarray) -> np.ndarray:
-        key = str(node.outputs[0].name)
+    def computed(
+        self, value: ir.Value, node: ir.Node, arrays: Sequence[np.ndarray | None], array: np.ndarray
+    ) -> np.ndarray:
+        key = str(value.name)
         if key not in self.sizes:
             size = _added(self, node, arrays, array)
             self.sizes[key] = np.where(np.isfinite(size), size, 0.0).astype(array.dtype)
@@ -136,8 +138,10 @@ class _Draw:
         size = self.enlarged * _BOTH * _ROUNDING * _unit(array) * max(1.0, math.sqrt(terms / 2.0))
         return array + array * (size * self._normal(array))
 
-    def computed(self, node: ir.Node, _arrays: Sequence[np.ndarray | None], array: np.ndarray) -> np.ndarray:
-        size = self.sizes.get(str(node.outputs[0].name))
+    def computed(
+        self, value: ir.Value, _node: ir.Node, _arrays: Sequence[np.ndarray | None], array: np.ndarray
+    ) -> np.ndarray:
+        size = self.sizes.get(str(value.name))
         if size is None or size.shape != array.shape:
             return array
         return np.asarray(array + array.dtype.type(self.enlarged) * size * self._normal(array), array.dtype)

@@ -78,7 +78,11 @@ def _settled(weighed: Weighed, outcome: Outcome) -> Outcome:
 
 def _bases(weighed: Weighed, declared: str) -> list[tuple[str, Variant | None]]:
     """Arithmetics to try another function on top of: the best for most of the elements first, and FP32 always."""
-    ranked = sorted((weighed.nothing, *weighed.outcomes), key=lambda each: (each.trimmed, each is not weighed.nothing))
+    # One that overflows where the candidate does not is out of the question, however near it comes elsewhere.
+    ranked = sorted(
+        (weighed.nothing, *weighed.outcomes),
+        key=lambda each: (each.mismatched, each.trimmed, each is not weighed.nothing),
+    )
     wanted = {f"{declared}_inputs_output", f"{declared}_nearest"}
     told = [
         each for each in weighed.outcomes if each.claim.hypothesis.name in wanted and not each.claim.variant.between

@@ -40,6 +40,8 @@ PEAK = 4.0  # of the largest predicted element: twice the margin, for the tail o
 _SLOPE = 0.01  # a slope wrong by a hundredth costs 1e-4 of the share: a hundredth of what SHARE allows
 _HOPEFUL = 0.8  # of the share: below it no floor, however high, makes a claim acceptable; chosen
 _SIMPLER = 5e-3  # of the share: what a fitted number must gain to be preferred to a claim without one
+# Elements of a channel: the energies of two lots of so many normal draws differ by a factor of SIZE^2 once in 240 times.
+_DRAWS = 16
 _DIGITS = 6  # of a fitted number, and three of its difference from the number that changes nothing
 
 
@@ -63,17 +65,21 @@ def accepted(outcome: Outcome, others: np.ndarray) -> bool:
     return abs(line.slope - 1.0) <= CONFIDENCE * line.slope_error + _SLOPE + noise
 
 
-def in_size(outcome: Outcome, known: Sequence[Outcome]) -> bool:
+def in_size(outcome: Outcome, known: Sequence[Outcome], draws: float) -> bool:
     """Whether what is left is no larger than the roundings of one of `known` arithmetics, in any channel or element.
 
     Of several nodes that one engine kernel or several may run, the points where it rounds are not known, and then only
-    the size of the rounding can be predicted.
+    the size of the rounding can be predicted. A channel of few independent elements (`draws`) has no size of its own: one
+    rounding error may be a hundred times another. There the largest element and the tensor as a whole decide.
     """
     return not outcome.mismatched and any(
-        bool((outcome.left_energy <= SIZE**2 * each.energy + outcome.floor2).all())
-        and outcome.left_peak <= PEAK * each.peak
-        for each in known
+        _within(outcome, each, whole=draws < _DRAWS) and outcome.left_peak <= PEAK * each.peak for each in known
     )
+
+
+def _within(outcome: Outcome, known: Outcome, *, whole: bool) -> bool:
+    left, energy = (outcome.left_energy.sum(), known.energy.sum()) if whole else (outcome.left_energy, known.energy)
+    return bool(np.all(left <= SIZE**2 * energy + outcome.floor2))
 
 
 def _discoveries(outcome: Outcome, others: np.ndarray) -> np.ndarray:

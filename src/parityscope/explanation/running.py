@@ -36,8 +36,10 @@ class Noise(Protocol):
         """`array`, which `node` reads, with noise."""
         ...
 
-    def computed(self, node: ir.Node, arrays: Sequence[np.ndarray | None], array: np.ndarray) -> np.ndarray:
-        """`array`, which `node` made of `arrays`, with noise."""
+    def computed(
+        self, value: ir.Value, node: ir.Node, arrays: Sequence[np.ndarray | None], array: np.ndarray
+    ) -> np.ndarray:
+        """`array`, the `value` that `node` made of `arrays`, with noise."""
         ...
 
 
@@ -178,7 +180,7 @@ def _computed(
     if array.dtype.name not in _FLOATS:
         return array
     if noise is not None:
-        return noise.computed(node, arrays, array)
+        return noise.computed(value, node, arrays, array)
     last = any(value is output for output in model.graph.outputs)
     if variant.between is not None and not last:
         return variant.between(array, Operand(node=node, index=-1, constant=False))

@@ -17,7 +17,8 @@ import numpy as np
 
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.recording import Progress, silent
-from parityscope.case.graph import inject, mark_outputs, sever
+from parityscope.case.graph import inject, mark_outputs
+from parityscope.localization.keeping import injected_graph, severed_graphs
 from parityscope.localization.replay import Options, by_introduced, open_window, plan_windows, replayed_values
 from parityscope.localization.sides import Sides
 
@@ -53,7 +54,7 @@ def injection(
     if not leading or not outputs:
         return localization
     errors = _introduced_errors(sides, leading, sample, options)
-    graph = model.graph()
+    graph = injected_graph(sides)
     names = inject(graph, {name: sides.kind(name) for name in leading})
     mark_outputs(graph, outputs)
     run = open_session(graph, optimization=options.optimization, folder=model.path.parent)
@@ -88,12 +89,12 @@ def injection(
 
 def _introduced_errors(sides: Sides, leading: Sequence[str], sample: int, options: Options) -> dict[str, np.ndarray]:
     """The introduced error c - f(c_in) of each leading tensor, in the dtype that the graph holds it in."""
-    severed = sever(sides.model.graph(), {name: sides.kind(name) for name in sides.observed()})
     replayed: dict[str, np.ndarray] = {}
-    for window in plan_windows(sides, leading, options.memory // 2):
-        run = open_window(sides, severed, window, options)
-        needed = tuple(dict.fromkeys(name for tensor in window for name in severed.reads[tensor]))
-        replayed.update(replayed_values(run, sides, needed, sample, reader=window[0]))
+    for severed, names in severed_graphs(sides, sides.observed(), leading):
+        for window in plan_windows(sides, names, options.memory // 2) if names else ():
+            run = open_window(sides, severed, window, options)
+            needed = tuple(dict.fromkeys(name for tensor in window for name in severed.reads[tensor]))
+            replayed.update(replayed_values(run, sides, needed, sample, reader=window[0]))
     errors = {}
     for name in leading:
         mine = sides.candidate.get(sample, sides.pairing[name])
@@ -105,8 +106,8 @@ def _introduced_errors(sides: Sides, leading: Sequence[str], sample: int, option
         else:
             with np.errstate(invalid="ignore", over="ignore"):
                 difference = mine.astype(np.float64) - again.astype(np.float64)
-                # Equal infinities differ by nothing.
-                difference[(mine == again)] = 0.0
+                # Equal infinities differ by nothing, and neither do NaN and NaN.
+                difference[(mine == again) | (np.isnan(mine) & np.isnan(again))] = 0.0
                 errors[name] = difference.astype(again.dtype)
     return errors
 

@@ -11,7 +11,8 @@ between observable tensors. It costs about one reference inference whatever the 
 tensors exceed the memory budget are replayed in windows, topologically, with the same result.
 
 c and c_in have to be of one run. Where the candidate's tensors were recorded in parts, a window holds tensors of one part
-and reads what that part gave, which is the reason why each part records again what its tensors are computed from.
+and reads what that part gave, which is the reason why each part records again what its tensors are computed from. Where a maximum
+of the candidate hands NaN on, the replay's does too (`keeping`).
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from typing import TYPE_CHECKING
 
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.recording import Progress, silent
-from parityscope.case.graph import SEVERED_SUFFIX, sever, subgraph
+from parityscope.case.graph import SEVERED_SUFFIX, subgraph
 from parityscope.comparison import ReplayStatistics, channel_axis, measure_replay
+from parityscope.localization.keeping import severed_graphs
 from parityscope.localization.sides import Sides
 from parityscope.localization.spreading import between_parts
 from parityscope.records import Localization, Site, Skip, Suspect
@@ -89,11 +91,15 @@ def localize(
     if not observed:
         return Localization(suspects=(), method="none", observed=0, windows=0, skipped=tuple(skipped))
     totals: dict[str, list[ReplayStatistics]] = {name: [] for name in observed}
-    severed = sever(model.graph(), {name: sides.kind(name) for name in observed})
+    graphs = severed_graphs(sides, observed)
+    severed = graphs[0][0]
     skipped += _mixed(sides, severed)
-    windows = plan_windows(sides, observed, options.memory // 2)
-    for found in replay(sides, severed, windows, options, progress):
-        totals[found.tensor].append(found.statistics)
+    windows = []
+    for graph, names in graphs:
+        planned = plan_windows(sides, names, options.memory // 2) if names else []
+        windows += planned
+        for found in replay(sides, graph, planned, options, progress):
+            totals[found.tensor].append(found.statistics)
     relative = {name: _relative_error(parts) for name, parts in totals.items()}
     suspects = [
         _suspect(places[name], parts, severed, relative, floor=_FLOAT32_ROUNDING) for name, parts in totals.items()

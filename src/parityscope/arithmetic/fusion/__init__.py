@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+    from parityscope.arithmetic.recurrent import Recurrence
     from parityscope.arithmetic.rounding import Overflow
 
 __all__ = ["Fusion", "Kernel", "Profile", "profile_named", "profiles"]
@@ -55,7 +56,8 @@ class Fusion:
     `stores_constants` says that every constant is rounded that a kernel of lower precision reads. `folds` says that the
     scales behind a product are multiplied into its weights, and its biases added up, in FP32 and what comes of it is
     rounded; a constant that neither concerns stays as it is. `overflow`, where the engine has its own way, is what
-    becomes of constants beyond range. `keeps_nan` says that a maximum with a NaN among its elements is NaN.
+    becomes of constants beyond range. `recurrence` is what is rounded inside recurrent operators (None: nothing, they
+    compute in FP32). `keeps_nan` says that a maximum with a NaN among its elements is NaN.
     """
 
     kernels: tuple[Kernel, ...]
@@ -64,6 +66,7 @@ class Fusion:
     folds: bool = False
     overflow: Overflow | None = None
     keeps_nan: bool = True
+    recurrence: Recurrence | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

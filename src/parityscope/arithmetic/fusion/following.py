@@ -15,6 +15,7 @@ from parityscope.arithmetic.fusion import Fusion, Kernel
 from parityscope.arithmetic.fusion.matching import order_of
 from parityscope.arithmetic.fusion.openvino import PROFILE
 from parityscope.arithmetic.fusion.patterns import regions
+from parityscope.arithmetic.recurrent import Recurrence
 from parityscope.case.graph import sites
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ def follow(executed: ExecutedGraph, model: ir.Model) -> Fusion:
         folds=True,
         overflow="saturate",
         keeps_nan=False,
+        recurrence=Recurrence(stored=frozenset({"states"})),
     )
 
 

@@ -16,9 +16,12 @@ The optimizer replaces some groups by one node (`onnxruntime/core/optimizer`), w
   a MatMul of two tensors go into it (`matmul_scale_fusion`); Add + Softmax (`bias_softmax_fusion`).
 
 Fusion of a whole attention needs operators in an order that few exporters write; it is not predicted. Multiplication
-accumulates in FP32 (cuBLAS and cuDNN compute type of float16 kernels). A convolution's bias is added in a second kernel by
-older versions; here it is one. On a CPU the same optimizer runs, with more activations behind convolutions (Clip,
-Sigmoid, Tanh, LeakyRelu, HardSigmoid) and Gemm, and layouts of its own.
+accumulates in FP32 (cuBLAS and cuDNN compute type of float16 kernels), but not in recurrent operators. A convolution's bias
+is added in a second kernel by older versions; here it is one. On a CPU the same optimizer runs, with more activations behind
+convolutions (Clip, Sigmoid, Tanh, LeakyRelu, HardSigmoid) and Gemm, and layouts of its own.
+
+LSTM, GRU and RNN are handed to cuDNN with float16 as the type of their arithmetic: sums, gates and states are all rounded
+(`recurrent.inside`).
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from parityscope.arithmetic.fusion import Fusion, Profile
 from parityscope.arithmetic.fusion.layers import cut
 from parityscope.arithmetic.fusion.matching import data_inputs, is_static
 from parityscope.arithmetic.fusion.patterns.normalization import affine
+from parityscope.arithmetic.recurrent import inside
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -53,6 +57,7 @@ def _predict(model: ir.Model, precision: str) -> Fusion | None:
         default=precision,
         stores_constants=True,
         folds=True,
+        recurrence=inside(precision),
     )
 
 

@@ -22,6 +22,8 @@ first, saturated at ±65504. What divides by something with a small ε (decompos
 a sum (decomposed softmax), with all pointwise and data-moving operators that are connected with them through such
 operators; what is given back is float16 even so. Operators are marked before anything is fused, and nothing is fused
 across a mark. Its maxima lose NaN (seen: networks that are full of NaN give finite numbers).
+
+Recurrent operators (oneDNN's) store the state between time steps in the format, and add up in FP32 (measured on LSTM and GRU).
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from parityscope.arithmetic.fusion._openvino_marks import sensitive, tail
 from parityscope.arithmetic.fusion._openvino_rules import is_eltwise, merge_all
 from parityscope.arithmetic.fusion.layers import cut
 from parityscope.arithmetic.fusion.matching import is_static
+from parityscope.arithmetic.recurrent import Recurrence
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -97,6 +100,7 @@ def _predict(model: ir.Model, precision: str) -> Fusion | None:
         folds=True,
         overflow="saturate",
         keeps_nan=False,
+        recurrence=Recurrence(stored=frozenset({"states"})),
     )
 
 

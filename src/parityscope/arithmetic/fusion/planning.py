@@ -19,7 +19,7 @@ from parityscope.arithmetic.rounding import round_to
 from parityscope.arithmetic.sites import PRODUCTS, Plan, exact_uses, is_float
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     import numpy as np
     import onnx_ir as ir
@@ -69,11 +69,13 @@ def planned(
     formats: Mapping[str, Format],
     typed: Mapping[ir.Value, Format],
     overflow: Overflow,
+    registers: Collection[ir.Value] = (),
 ) -> Plan:
     """The plan of `fusion`, which is about `model` or the graph that it was made from.
 
     `formats` are the formats of the kernels' precisions by short name; a precision that is not there is FP32. `typed`
-    holds the values whose own type is a format: they are stored in that.
+    holds the values whose own type is a format: they are stored in that. `registers` are inner values of recurrent
+    operators that are not.
     """
     owner = _owners(model, fusion)
     steering = frozenset(
@@ -83,7 +85,7 @@ def planned(
     )
     work = _Work(fusion=fusion, owner=owner, formats=formats, typed=typed, steering=steering)
     for value in all_values(model):
-        if not is_float(value) and value not in typed:
+        if value in registers or (not is_float(value) and value not in typed):
             continue
         if constant_tensor(value) is None:
             _plan_tensor(value, work)

@@ -12,6 +12,12 @@ Q/DQ fusions), and the inspector output that the guide prints. From there:
 * attention (product, scale, mask, Softmax, product) becomes one kernel, the probabilities rounded for its second product;
 * shuffles (Transpose, Reshape) move without rounding anew.
 
+* recurrent operators become a loop of layers ("ILoop"): products and the state are tensors between kernels, the gates are one
+  PointWise kernel.
+
+Published layers of engines agree: ResNet-50's in the guide, ResNet-18's in github.com/NVIDIA/TensorRT issue 4020, but for a
+MaxPool that is fused too and rounds nothing (tested).
+
 Strong typing keeps the types of the graph at the borders of kernels. Constants beyond the range of the format are saturated
 to its largest finite number. Weights are folded in FP32, before they are rounded.
 """
@@ -23,6 +29,7 @@ from typing import TYPE_CHECKING
 from parityscope.arithmetic.fusion import Fusion, Profile
 from parityscope.arithmetic.fusion.layers import cut
 from parityscope.arithmetic.fusion.matching import POINTWISE
+from parityscope.arithmetic.recurrent import Recurrence
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -72,6 +79,7 @@ def _predict(model: ir.Model, precision: str) -> Fusion | None:
         stores_constants=False,
         folds=True,
         overflow="saturate",
+        recurrence=Recurrence(stored=frozenset({"states", "products"})),
     )
 
 

@@ -12,6 +12,7 @@ from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.hypotheses import Variant
 from parityscope.arithmetic.hypotheses._attributes import attributes_change, attributes_rounded
 from parityscope.arithmetic.hypotheses._folding import fold, foldable
+from parityscope.arithmetic.hypotheses._recurrent import has_recurrence, state_stored
 from parityscope.arithmetic.hypotheses._rounding import FOLDED, TENSOR_CORES, output_rounding, rounded
 from parityscope.arithmetic.sites import PRODUCTS
 
@@ -44,6 +45,9 @@ def inputs_rounded(name: str) -> Variants:
         yield Variant(
             words=f"inputs and parameters are stored in {title}", stored=rounded(name), accumulator=TENSOR_CORES
         )
+        # Smaller files: everything is computed in FP32.
+        yield Variant(words=f"weights are stored in {title}", operands=_of_parameters(rounded(name)))
+        yield Variant(words=f"all parameters are stored in {title}", stored=_of_parameters(rounded(name)))
         if foldable(context.model.graph):
             yield replace(multiplied, words=f"{multiplied.words}, {FOLDED}", rewrite=fold)
 
@@ -60,6 +64,8 @@ def inputs_and_output_stored(name: str) -> Variants:
         graph = context.model.graph
         for variant in _stored(name, graph):
             yield replace(variant, accumulator=TENSOR_CORES)
+        if has_recurrence(graph, name):
+            yield from state_stored(name)
         if attributes_change(name, graph):
             title, output = FORMATS[name].title, output_rounding(name)
             for words, between in (
@@ -111,6 +117,15 @@ def _stored(name: str, graph: ir.Graph) -> Iterator[Variant]:
             stored=_of_products(rounded(name)),
             output=output,
         )
+
+
+def _of_parameters(transform: Transform) -> Transform:
+    """The transform, of parameters of the model."""
+
+    def chosen(array: np.ndarray, operand: Operand) -> np.ndarray:
+        return transform(array, operand) if operand.constant else array
+
+    return chosen
 
 
 def _of_products(transform: Transform) -> Transform:

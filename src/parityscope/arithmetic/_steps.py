@@ -1,0 +1,234 @@
+"""One recurrent operator replaced by a Scan: what stands before it, its body, and what stands behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from parityscope.arithmetic._attributes import integer, required, text
+from parityscope.arithmetic._cells import GATES, Cell, Weights, activations_of
+from parityscope.arithmetic._graphs import constant_tensor, feed, give_back
+from parityscope.arithmetic._recurrences import apart, step
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from parityscope.arithmetic._graphs import Names
+
+__all__ = ["as_scan", "directions_of", "hidden_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """The operator, its body under construction, and the nodes that go before the Scan."""
+
+    node: ir.Node
+    cell: Cell
+    count: int
+    before: list[ir.Node] = field(default_factory=list)
+
+    def input(self, index: int) -> ir.Value | None:
+        """An input of the operator; None where it is left out."""
+        return self.node.inputs[index] if index < len(self.node.inputs) else None
+
+    def ahead(
+        self, op_type: str, *inputs: ir.Value, dtype: ir.DataType | None = None, attributes: Sequence[ir.Attr] = ()
+    ) -> ir.Value:
+        """A node before the Scan; gives its output."""
+        made = ir.Node("", op_type, inputs, attributes, num_outputs=1)
+        value = made.outputs[0]
+        value.name = made.name = self.fresh(op_type.lower())
+        value.type = ir.TensorType(dtype or self.cell.dtype)
+        self.before.append(made)
+        return value
+
+    def number(self, array: np.ndarray) -> ir.Value:
+        """A constant before the Scan."""
+        made = ir.Node("", "Constant", [], [ir.AttrTensor("value", ir.tensor(array))], num_outputs=1)
+        made.outputs[0].name = made.name = self.fresh("constant")
+        made.outputs[0].type = ir.TensorType(ir.DataType.from_numpy(array.dtype))
+        made.outputs[0].shape = ir.Shape(array.shape)
+        self.before.append(made)
+        return made.outputs[0]
+
+    def fresh(self, title: str) -> str:
+        return self.cell.names.fresh(self.node.name or self.node.op_type, title)
+
+    def entering(self, title: str, dtype: ir.DataType | None = None) -> ir.Value:
+        """An input of the body."""
+        return ir.Value(name=self.fresh(title), type=ir.TensorType(dtype or self.cell.dtype))
+
+
+def directions_of(node: ir.Node) -> int:
+    """1, or 2 for a bidirectional operator."""
+    return 2 if text(node, "direction", "forward") == "bidirectional" else 1
+
+
+def hidden_of(node: ir.Node) -> int | None:
+    """The size of the state, told by the operator or the shape of R: (directions, gates * hidden, hidden)."""
+    weights = node.inputs[2] if len(node.inputs) > 2 else None
+    tensor = None if weights is None else constant_tensor(weights)
+    shape = tensor.shape if tensor is not None else None if weights is None else weights.shape
+    size = None if shape is None or len(shape) != 3 else shape[2]
+    return size if isinstance(size, int) else integer(node, "hidden_size", 0) or None
+
+
+def as_scan(node: ir.Node, names: Names, opset: int, terms: int = 0) -> tuple[ir.Node, Cell]:
+    """Puts a Scan where a recurrent operator is, in place; gives it and its body (of which `Cell` tells `terms`)."""
+    hidden = hidden_of(node)
+    if hidden is None:
+        raise ValueError(f"the weights of {node.name} are of unknown shape")
+    dtype = required(node, 0).dtype or ir.DataType.FLOAT
+    cell = Cell(node=node, hidden=hidden, dtype=dtype, names=names, opset=opset, terms=terms)
+    work = _Work(node=node, cell=cell, count=directions_of(node))
+    both = range(work.count)
+    initial = [_initial(work, index) for index in ((5, 6) if node.op_type == "LSTM" else (5,))]
+    lengths = work.input(4)
+    mask = None if lengths is None else _mask(work, lengths)
+    states = [work.entering("state") for _ in initial]
+    reads = [work.entering("input") for _ in both]
+    within = [] if mask is None else [work.entering("within", ir.DataType.BOOL) for _ in both]
+    carried, given = _body(work, states, reads, within)
+    for value, rows in [*((each, work.count) for each in (*states, *carried)), *((each, 1) for each in given)]:
+        value.shape = ir.Shape([rows, None, hidden])  # ONNX Runtime makes room for what comes out of a body by its rank
+    cell.states.extend([*states, *carried, *given])
+    body = ir.Graph(
+        [*states, *reads, *within],
+        [*carried, *given],
+        nodes=cell.nodes,
+        initializers=cell.constants,
+        opset_imports={"": opset},
+        name=f"{node.name or node.op_type}::step",
+    )
+    ways = [0, 1] if work.count == 2 else [int(text(node, "direction", "forward") == "reverse")]
+    scanned = [required(node, 0)] * work.count + ([] if mask is None else [mask] * work.count)
+    attributes = [
+        ir.AttrGraph("body", body),
+        ir.AttrInt64("num_scan_inputs", len(scanned)),
+        ir.AttrInt64s("scan_input_directions", ways * (len(scanned) // work.count)),
+        ir.AttrInt64s("scan_output_directions", ways),
+    ]
+    scan = ir.Node("", "Scan", [*initial, *scanned], attributes, num_outputs=len(initial) + work.count, name=node.name)
+    _hand_over(work, scan)
+    return scan, cell
+
+
+def _body(
+    work: _Work, states: Sequence[ir.Value], reads: Sequence[ir.Value], within: Sequence[ir.Value]
+) -> tuple[list[ir.Value], list[ir.Value]]:
+    """The step of each direction: what is carried on, each state for all directions, and what is given."""
+    cell, count = work.cell, work.count
+    activations = activations_of(work.node, count) or []
+    each = len(activations) // count
+    before = [cell.split(state, count, axis=0, size=1) if count > 1 else (state,) for state in states]
+    carried: list[Sequence[ir.Value]] = []
+    given = []
+    for at in range(count):
+        held = [parts[at] for parts in before]
+        after = step(cell, activations[at * each : (at + 1) * each], _weights(work, at), reads[at], held)
+        if within:
+            carried.append([cell.add("Where", within[at], new, old) for new, old in zip(after, held, strict=True)])
+            given.append(cell.add("Where", within[at], after[0], cell.number(0.0)))
+        else:
+            carried.append(after)
+            given.append(cell.add("Identity", after[0]))  # an output of a body must not be one twice
+    kinds = [[direction[kind] for direction in carried] for kind in range(len(states))]
+    joined = [
+        values[0] if count == 1 else cell.add("Concat", *values, attributes=[ir.AttrInt64("axis", 0)])
+        for values in kinds
+    ]
+    cell.states.extend(part for parts in before for part in parts)
+    return joined, given
+
+
+def _initial(work: _Work, index: int) -> ir.Value:
+    """The state before the first step, (directions, batch, hidden); 0 where nothing is given."""
+    value = work.input(index)
+    if value is not None:
+        return value
+    sizes = work.ahead("Shape", required(work.node, 0), dtype=ir.DataType.INT64)
+    batch = work.ahead("Gather", sizes, work.number(np.array([1])), dtype=ir.DataType.INT64)
+    one = work.number(np.array([1]))
+    shape = work.ahead("Concat", one, batch, one, dtype=ir.DataType.INT64, attributes=[ir.AttrInt64("axis", 0)])
+    nothing = np.zeros((work.count, 1, work.cell.hidden), work.cell.dtype.numpy())
+    return work.ahead("Expand", work.number(nothing), shape)
+
+
+def _mask(work: _Work, lengths: ir.Value) -> ir.Value:
+    """Whether a step lies within each sequence: bool, (steps, batch, 1)."""
+    whole, flag = ir.DataType.INT64, ir.DataType.BOOL
+    sizes = work.ahead("Shape", required(work.node, 0), dtype=whole)
+    count = work.ahead("Gather", sizes, work.number(np.array(0)), dtype=whole)
+    steps = work.ahead("Range", work.number(np.array(0)), count, work.number(np.array(1)), dtype=whole)
+    steps = work.ahead("Reshape", steps, work.number(np.array([-1, 1, 1])), dtype=whole)
+    lengths = work.ahead("Cast", lengths, dtype=whole, attributes=[ir.AttrInt64("to", int(whole))])
+    lengths = work.ahead("Reshape", lengths, work.number(np.array([1, -1, 1])), dtype=whole)
+    return work.ahead("Less", steps, lengths, dtype=flag)
+
+
+def _weights(work: _Work, at: int) -> Weights:
+    """The weights of one direction."""
+    gates, hidden, node = GATES[work.node.op_type], work.cell.hidden, work.node
+    whole = range(gates * hidden)
+    pieces = [whole[: 2 * hidden], whole[2 * hidden :]] if apart(node) else [whole]
+    bias = work.input(3)
+    peephole = work.input(7) if node.op_type == "LSTM" else None
+    return Weights(
+        inputs=_part(work, required(node, 1), at, whole),
+        input_bias=None if bias is None else _part(work, bias, at, whole),
+        state=tuple(_part(work, required(node, 2), at, rows) for rows in pieces),
+        state_bias=tuple(
+            None if bias is None else _part(work, bias, at, range(len(whole) + rows.start, len(whole) + rows.stop))
+            for rows in pieces
+        ),
+        peephole=()
+        if peephole is None
+        else tuple(_part(work, peephole, at, range(gate * hidden, (gate + 1) * hidden)) for gate in range(3)),
+    )
+
+
+def _part(work: _Work, value: ir.Value, at: int, rows: range) -> ir.Value:
+    """Some rows of one direction of a parameter, transposed where it is a matrix.
+
+    Of a constant a constant of the body, so that the Scan needs nothing from outside; else it is taken in every step.
+    """
+    tensor = constant_tensor(value)
+    if tensor is not None:
+        return work.cell.constant(tensor.numpy()[at, rows.start : rows.stop].T, str(value.name))
+    cell, axis = work.cell, [ir.AttrInt64("axis", 0)]
+    chosen = cell.add("Gather", value, cell.constant(np.array(at), "direction"), attributes=axis)
+    chosen = cell.add("Gather", chosen, cell.constant(np.array(rows), "rows"), attributes=axis)
+    return cell.add("Transpose", chosen)
+
+
+def _hand_over(work: _Work, scan: ir.Node) -> None:
+    """Lets the outputs of `scan`, put together over the directions, take the place of the operator's."""
+    node, count, graph = work.node, work.count, work.node.graph
+    if graph is None:
+        raise ValueError(f"{node.name} belongs to no graph")
+    for value in scan.outputs:
+        value.name, value.type = work.fresh("given"), ir.TensorType(work.cell.dtype)
+    last, steps = scan.outputs[: len(scan.outputs) - count], scan.outputs[len(scan.outputs) - count :]
+    behind: list[ir.Node] = []
+    every = steps[0]  # of one direction (steps, 1, batch, hidden) already
+    if count > 1:
+        join = ir.Node("", "Concat", list(steps), [ir.AttrInt64("axis", 1)], num_outputs=1, name=work.fresh("joined"))
+        behind.append(join)
+        every = join.outputs[0]
+    for old, new in zip(node.outputs, (every, *last), strict=False):
+        if not old.name:
+            new.name = new.name or work.fresh("joined")
+            continue
+        new.type, new.shape = old.type or ir.TensorType(work.cell.dtype), old.shape
+        feed(list(old.uses()), new)
+        give_back(old, new)
+        new.name, old.name = old.name, work.fresh("replaced")
+    graph.insert_before(node, [*work.before, scan, *behind])
+    parameters = {value for value in node.inputs[1:4] if value is not None}
+    graph.remove(node, safe=True)
+    for value in parameters:
+        if value.is_initializer() and value.graph is not None and not value.uses() and not value.is_graph_output():
+            value.graph.initializers.pop(str(value.name))

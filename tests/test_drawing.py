@@ -1,0 +1,95 @@
+"""The error of an output is one draw: a second look draws more before an output is called beyond."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import pytest
+
+from parityscope.arithmetic.drawing import moved_inputs, moved_parameters
+from parityscope.arithmetic.formats import FORMATS
+from parityscope.backends.recording import silent
+from parityscope.case import Inputs, Sample, load_model
+from parityscope.comparison.rows import as_given
+from parityscope.prediction import Expectation
+from parityscope.study._drawing import redrawn
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from parityscope.case import Model
+
+TERMS, OUTPUTS = 2048, 8
+TEXT = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,2048] x) => (float[1,8] y) {
+  small = Constant<value_floats = [1.0, 0.1]>()
+  h = MatMul(x, w)
+  s = ReduceSum(small)
+  y = Add(h, s)
+}"""
+UNIT = FORMATS["tf32"].unit_roundoff
+
+
+def network(folder: Path) -> tuple[Model, Inputs, np.ndarray]:
+    draw = np.random.default_rng(3)
+    weights = draw.normal(size=(TERMS, OUTPUTS)).astype(np.float32)
+    proto = onnx.parser.parse_model(TEXT)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+    onnx.save(proto, folder / "model.onnx")
+    x = draw.normal(size=(1, TERMS)).astype(np.float32)
+    sample = Sample(index=0, name="sample", arrays={"x": x})
+    inputs = Inputs(origin="test", names=("x",), sha256="", indices=(0,), read=lambda _: sample)
+    return load_model(folder / "model.onnx"), inputs, weights
+
+
+def second_look(folder: Path, first: float, measured: float, declared: str = "tf32") -> float:
+    """What is expected after a second look, where `first` was and `measured` was found."""
+    model, inputs, _ = network(folder)
+    expectation = Expectation(errors={"f32": {"y": 1e-7}, "tf32": {"y": first}, "f16": {"y": first}})
+    found = redrawn(model, inputs, [0], expectation, {"y": measured}, declared, as_given, silent)
+    assert found.errors["f32"] == {"y": 1e-7}
+    return found.errors[declared]["y"]
+
+
+def test_an_unlucky_first_draw_is_pooled_with_others(tmp_path: Path) -> None:
+    # Both operands of a product are rounded, each with a root mean square of 0.4247 u: of 2048 products of normal
+    # numbers the sum has the same relative error as a product, in L2 over all outputs.
+    usual = np.sqrt(2.0) * 0.4247 * UNIT
+    # Nine draws of eight outputs, one of them an eighth of what is usual: 72 degrees of freedom, known to 8 %.
+    found = second_look(tmp_path, first=usual / 3.0, measured=usual)
+    assert found == pytest.approx(usual * np.sqrt((8.0 + 1.0 / 9.0) / 9.0), rel=0.25)
+    assert usual <= 2.0 * found
+
+
+@pytest.mark.parametrize(
+    ("first", "measured"),
+    [
+        (1e-4, 1.9e-4),  # within the margin
+        (1e-4, 6.1e-4),  # more than three margins: no luck
+        (0.0, 1e-4),  # nothing was expected
+    ],
+)
+def test_where_nothing_is_in_doubt_nothing_is_drawn(tmp_path: Path, first: float, measured: float) -> None:
+    assert second_look(tmp_path, first, measured) == first
+
+
+def test_fp32_is_not_drawn(tmp_path: Path) -> None:
+    assert second_look(tmp_path, 1e-4, 3e-4, declared="f32") == 1e-7
+
+
+def test_parameters_and_inputs_are_moved_by_what_the_format_does_not_resolve(tmp_path: Path) -> None:
+    model, inputs, weights = network(tmp_path)
+    generator = np.random.default_rng(1)
+    graph = moved_parameters(model.graph(), FORMATS["f16"], generator)
+    tensor = graph.graph.initializers["w"].const_value
+    assert tensor is not None
+    moved = (tensor.numpy() / weights - 1.0) / (0.5 * FORMATS["f16"].unit_roundoff)
+    assert np.std(moved) == pytest.approx(1.0, rel=0.05)  # 16384 normal numbers: 0.6 %
+    small = next(node for node in graph.graph if node.op_type == "Constant")
+    np.testing.assert_array_equal(small.attributes["value_floats"].as_floats(), np.asarray([1.0, 0.1], np.float32))
+    arrays = {"x": inputs.sample(0).arrays["x"], "count": np.arange(3)}
+    found = moved_inputs(arrays, FORMATS["f16"], generator)
+    assert found["x"].dtype == np.float32
+    assert not np.array_equal(found["x"], arrays["x"])
+    np.testing.assert_array_equal(found["count"], arrays["count"])
