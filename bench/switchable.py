@@ -3,11 +3,14 @@
 1. Switchable graphs: milliseconds of a run with nothing low, with everything low, with a random half low and with one
    node low, against the same graph with nothing low, against plain ONNX Runtime, and against rebuilding (a fresh
    simulation and session for each assignment).
-2. `predict`: one sample in one format, outputs alone and all layers, against plain ONNX Runtime, sessions opened once.
+2. `predict`: one sample in one format, outputs alone, all layers, and all layers with what each introduces, against plain
+   ONNX Runtime, sessions opened once.
 
-    python bench/switchable.py [--formats f16,bf16] [--models ocr-cls,ocr-rec,ocr-det,minilm-i8]
+    python bench/switchable.py [--formats f16,bf16] [--models ocr-cls,ocr-rec,...] [--seconds 1.5]
 
-Prints tables in Markdown; nothing is asserted. The least of several turns; all cores.
+Prints tables in Markdown, with the medians over the models; nothing is asserted. Each time is the least of many turns, in
+which all ways are taken one after another. In brackets stands the same ratio in CPU time, which hardly depends on what
+else the machine does.
 """
 
 from __future__ import annotations
@@ -16,7 +19,9 @@ import argparse
 import contextlib
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,46 +30,87 @@ from parityscope.arithmetic.simulation import simulate
 from parityscope.backends import Capture
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.recording import open_target
+from parityscope.backends.sizing import tensor_shapes
 from parityscope.backends.switching import Switchboard
 from parityscope.case import Inputs, Model, load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
+from parityscope.errors import ParityError
 from parityscope.forecast._rows import Crew
-from parityscope.forecast.lockstep import Plan, _meters, _opened, _run_chunk
-from parityscope.records import Target
-from parityscope.testing.models import model_path, ocr_det_input, ocr_rec_input, page_image, rendered_line
+from parityscope.forecast.tallies import Tally
+from parityscope.forecast.together import opened
+from parityscope.records import Site, Target
+from parityscope.testing.models import model_path
+from parityscope.testing.samples import SAMPLES, sample_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-ROUNDS = 15
 THREADS = 2  # that measure, as `predict` has by default
-MEMORY = 512 << 20  # bytes, likewise
 SEED = 5
+LEAST_TURNS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """The least milliseconds of a way: by the clock, and of the processors."""
+
+    wall: float
+    cpu: float
+
+    def over(self, other: Cost) -> Cost:
+        """Both as multiples."""
+        return Cost(wall=self.wall / other.wall, cpu=self.cpu / other.cpu)
+
+    def __str__(self) -> str:
+        return f"{self.wall:.2f}x ({self.cpu:.2f}x)"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--formats", default="f16,bf16")
-    parser.add_argument("--models", default="ocr-cls,ocr-rec,ocr-det,minilm-i8")
+    parser.add_argument("--models", default=",".join(SAMPLES))
+    parser.add_argument("--seconds", type=float, default=1.5, help="for each way of a row")
     chosen = parser.parse_args()
-    formats, models = chosen.formats.split(","), chosen.models.split(",")
-    print("| model | format | nodes | ort ms | none low | one low | half low | all low | rebuilt | none low / ort |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    formats, names = chosen.formats.split(","), chosen.models.split(",")
     with tempfile.TemporaryDirectory() as scratch:
-        cases = {name: case_of(name, Path(scratch, name)) for name in models}
-        for name, (model, one) in cases.items():
-            for precision in formats:
-                print(switchable_row(name, precision, model, one), flush=True)
+        cases = {name: case_of(name, Path(scratch, name)) for name in names}
+        ways = ("one low", "half low", "all low")
+        print(f"| model | format | nodes | ort ms | none low ms | {' | '.join(ways)} | rebuilt | none low / ort |")
+        print("|---|---|---|---|---|---|---|---|---|---|")
+        table(formats, cases, lambda *row: switchable_row(*row, chosen.seconds), "| | ")
         print("\n| model | format | ort ms | outputs alone | all layers | all layers, introduced |")
         print("|---|---|---|---|---|---|")
+        table(formats, cases, lambda *row: forecast_row(*row, chosen.seconds), "| ")
+
+
+def table(
+    formats: Sequence[str],
+    cases: dict[str, tuple[Model, Inputs]],
+    row: Callable[[str, str, Model, Inputs], tuple[str, list[Cost]]],
+    skipped: str,
+) -> None:
+    """Prints the rows of all models, and the medians of what they return."""
+    for precision in formats:
+        found: list[list[Cost]] = []
         for name, (model, one) in cases.items():
-            for precision in formats:
-                print(forecast_row(name, precision, model, one), flush=True)
+            try:
+                text, costs = row(name, precision, model, one)
+            except ParityError as error:
+                text, costs = f"| {name} | {precision} | not run: {error.problem} |", []
+            print(text, flush=True)
+            found.extend([costs] if costs else [])
+        medians = [
+            Cost(wall=median(each.wall for each in column), cpu=median(each.cpu for each in column))
+            for column in zip(*found, strict=True)
+        ]
+        print(
+            f"| **median of {len(found)}** | {precision} | {skipped}| {' | '.join(f'**{each}**' for each in medians)} |"
+        )
 
 
-def switchable_row(name: str, precision: str, model: Model, inputs: Inputs) -> str:
+def switchable_row(name: str, precision: str, model: Model, inputs: Inputs, seconds: float) -> tuple[str, list[Cost]]:
     sample = inputs.sample(0)
-    board = Switchboard(model.graph(), precision)
+    board = Switchboard(model.graph(), precision, folder=model.path.parent)
     count = len(board.graph.nodes)
     assignments = {
         "none": np.zeros(count, np.bool_),
@@ -76,77 +122,73 @@ def switchable_row(name: str, precision: str, model: Model, inputs: Inputs) -> s
         key: lambda low=low: board.run(sample, low) for key, low in assignments.items()
     }
     with open_target(model, Target(backend="ort"), Capture()) as session:
-        best = best_ms({**works, "ort": lambda: session.run(sample)})
+        best = costs_of({**works, "ort": lambda: session.run(sample)}, seconds)
 
     def rebuild() -> None:
-        open_session(simulate(model.graph(), precision).model)(sample.arrays)
+        open_session(simulate(model.graph(), precision).model, folder=model.path.parent)(sample.arrays)
 
-    rebuilt = best_ms({"rebuild": rebuild}, rounds=3)["rebuild"]
-    ratios = " | ".join(f"{best[key] / best['none']:.2f}x" for key in ("one", "half", "all"))
+    rebuilt = costs_of({"rebuild": rebuild}, 0, turns=3)["rebuild"]
+    costs = [best[key].over(best["none"]) for key in ("one", "half", "all")]
+    beside = best["none"].over(best["ort"])
+    ratios = " | ".join(map(str, costs))
     return (
-        f"| {name} | {precision} | {count} | {best['ort']:.1f} | {best['none']:.1f} ms | {ratios} | {rebuilt:.0f} ms "
-        f"| {best['none'] / best['ort']:.2f}x |"
-    )
+        f"| {name} | {precision} | {count} | {best['ort'].wall:.1f} | {best['none'].wall:.1f} | {ratios} "
+        f"| {rebuilt.wall:.0f} ms | {beside} |"
+    ), costs
 
 
-def forecast_row(name: str, precision: str, model: Model, inputs: Inputs) -> str:
-    """What one sample costs with all sessions open, all ways taken in turns."""
+def forecast_row(name: str, precision: str, model: Model, inputs: Inputs, seconds: float) -> tuple[str, list[Cost]]:
+    """What one sample costs with all sessions open."""
     sample = inputs.sample(0)
+    target = Target(backend="sim", precision=precision)
+    names = [value.name for value in model.outputs]
     with contextlib.ExitStack() as stack:
         crew = stack.enter_context(Crew.of(THREADS))
         plain = stack.enter_context(open_target(model, Target(backend="ort"), Capture()))
-        simulated = stack.enter_context(open_target(model, Target(backend="sim", precision=precision), Capture()))
-        names = [value.name for value in model.outputs]
-        meters = _meters(plan_of(precision, model, inputs, introduced=False), names)
+        simulated = stack.enter_context(open_target(model, target, Capture()))
+        tally = tally_of(model, names)
 
         def outputs() -> None:
-            meters.formats[precision].add(names, plain.run(sample), simulated.run(sample), {}, crew)
+            tally.add(names, plain.run(sample), simulated.run(sample), {}, crew)
 
         def layers(*, introduced: bool) -> Callable[[], object]:
-            plan = plan_of(precision, model, inputs, introduced=introduced)
             tensors = list(model.sites)
-            own = _meters(plan, tensors)
-            chunks = _opened(plan, tensors, own)
+            own = tally_of(model, tensors)
+            pair = opened(model, target, tensors, tensor_shapes(model, sample, tensors), introduced=introduced)
+            if pair is None:
+                raise ParityError("reference and simulation cannot be joined here")
+            return lambda: pair.add(sample.arrays, own, crew)
 
-            def run() -> None:
-                held: dict[str, dict[str, np.ndarray]] = {"": {}, precision: {}}
-                for chunk in chunks:
-                    _run_chunk(chunk, sample, held, own, crew)
-
-            return run
-
-        best = best_ms(
+        best = costs_of(
             {
                 "ort": lambda: plain.run(sample),
                 "outputs": outputs,
                 "layers": layers(introduced=False),
                 "introduced": layers(introduced=True),
-            }
+            },
+            seconds,
         )
-    ratios = " | ".join(f"{best[key] / best['ort']:.1f}x" for key in ("outputs", "layers", "introduced"))
-    return f"| {name} | {precision} | {best['ort']:.1f} | {ratios} |"
+    costs = [best[key].over(best["ort"]) for key in ("outputs", "layers", "introduced")]
+    return f"| {name} | {precision} | {best['ort'].wall:.1f} | {' | '.join(map(str, costs))} |", costs
 
 
-def plan_of(precision: str, model: Model, inputs: Inputs, *, introduced: bool) -> Plan:
-    return Plan(
-        model=model,
-        inputs=inputs,
-        targets={precision: Target(backend="sim", precision=precision)},
-        memory=MEMORY,
-        threads=THREADS,
-        introduced=introduced,
-    )
+def tally_of(model: Model, names: Sequence[str]) -> Tally:
+    nowhere = {name: Site(tensor=name, node="", op_type="", index=-1) for name in names}
+    return Tally({name: model.sites.get(name, nowhere[name]) for name in names}, ranged=True)
 
 
-def best_ms(works: dict[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, float]:
-    """The least milliseconds of each, taken in turns: what other programs do to the machine hits all alike."""
-    best = dict.fromkeys(works, float("inf"))
-    for _ in range(rounds):
+def costs_of(works: dict[str, Callable[[], object]], seconds: float, turns: int = LEAST_TURNS) -> dict[str, Cost]:
+    """The least of each, taken in turns: what other programs do to the machine hits all alike."""
+    wall, cpu = dict.fromkeys(works, float("inf")), dict.fromkeys(works, float("inf"))
+    end = time.perf_counter() + seconds * len(works)
+    while turns > 0 or time.perf_counter() < end:
+        turns -= 1
         for name, work in works.items():
-            start = time.perf_counter()
+            started, spent = time.perf_counter(), time.process_time()
             work()
-            best[name] = min(best[name], 1e3 * (time.perf_counter() - start))
-    return best
+            cpu[name] = min(cpu[name], 1e3 * (time.process_time() - spent))
+            wall[name] = min(wall[name], 1e3 * (time.perf_counter() - started))
+    return {name: Cost(wall=wall[name], cpu=cpu[name]) for name in works}
 
 
 def case_of(name: str, folder: Path) -> tuple[Model, Inputs]:
@@ -154,26 +196,8 @@ def case_of(name: str, folder: Path) -> tuple[Model, Inputs]:
     model = load_model(model_path(name))
     samples = folder / "samples"
     samples.mkdir(parents=True)
-    write_npz(samples / "000000.npz", sample_of(name, model))
+    write_npz(samples / "000000.npz", sample_of(name))
     return model, load_inputs(model, str(samples), spool=folder / "one")
-
-
-def sample_of(name: str, model: Model) -> dict[str, np.ndarray]:
-    if name == "ocr-det":
-        return dict(ocr_det_input(page_image(), (768, 384)))
-    if name == "ocr-rec":
-        return dict(ocr_rec_input(rendered_line("Tells why a deployed network disagrees")))
-    if name == "ocr-cls":
-        line = rendered_line("Tells why")
-        resized = ocr_rec_input(line)["x"]
-        return {"x": np.pad(resized, [(0, 0), (0, 0), (0, 0), (0, max(0, 192 - resized.shape[3]))])[..., :192]}
-    generator = np.random.default_rng(SEED)
-    words = {"mask": lambda shape: np.ones(shape, np.int64), "type": lambda shape: np.zeros(shape, np.int64)}
-    arrays = {}
-    for value in model.inputs:
-        fill = next((make for key, make in words.items() if key in value.name), None)
-        arrays[value.name] = fill((1, 64)) if fill else generator.integers(1000, 20000, (1, 64))
-    return arrays
 
 
 if __name__ == "__main__":

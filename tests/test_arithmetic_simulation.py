@@ -448,12 +448,15 @@ def test_float64_is_rounded_too() -> None:
 
 
 def test_what_lies_inside_an_operator_is_a_skip() -> None:
-    text = """g (float[3,1,2] x) => (float[3,1,1,2] y) { y = LSTM<hidden_size=2>(x, w, r) }"""
+    text = """g (float[3,1,2] x) => (float[3,1,1,2] y) { y = LSTM<hidden_size=2, layout=1>(x, w, r) }"""
     weights = {"w": np.ones((1, 8, 2), np.float32), "r": np.ones((1, 8, 2), np.float32)}
-    for precision, inside in (("f16", "the state between time steps"), ("tf32", "the inputs of the products")):
+    for precision in ("f16", "tf32"):
         (note,) = simulate(parse(text, weights), precision).notes
         assert note.what == "rounding inside 1 LSTM node"
-        assert inside in note.reason
+        assert "batch comes first" in note.reason
+    attention = """g (float[1,2,4] x) => (float[1,2,4] y) { y = Attention<q_num_heads=2, kv_num_heads=2>(x, x, x) }"""
+    (note,) = simulate(parse(attention, opset=23), "tf32").notes
+    assert "the inputs of the products" in note.reason
 
 
 FOREIGN = '<ir_version: 9, opset_import: ["": 19, "example": 1]> g (float16[n] x) => (float16[n] y) {{ {} }}'

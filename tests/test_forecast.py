@@ -19,7 +19,7 @@ from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.cli import main
 from parityscope.errors import ParityError
-from parityscope.forecast import Forecast, Settings, forecast
+from parityscope.forecast import Forecast, Settings, forecast, lockstep
 from parityscope.forecast.parameters import changed_parameters
 from parityscope.forecast.ranges import range_of
 from parityscope.forecast.records import Range
@@ -46,8 +46,11 @@ STATISTICS = {
 }
 
 
-@pytest.fixture
-def case(tmp_path: Path) -> Case:
+@pytest.fixture(params=["joined", "apart"])
+def case(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
+    """Both ways: reference and simulation as one graph, and as sessions of their own."""
+    if request.param == "apart":
+        monkeypatch.setattr(lockstep, "opened", lambda *_arguments, **_options: None)
     return Case(tmp_path)
 
 
@@ -142,7 +145,7 @@ def test_errors_of_several_samples_are_pooled(case: Case) -> None:
 
 
 def test_a_parameter_beyond_the_range_is_the_cause(case: Case) -> None:
-    found = case.forecast(NORMALIZATION, {"x": 3 + normal(1, 2, 50)}, weights=STATISTICS, formats=["f16", "bf16"])
+    found = case.forecast(NORMALIZATION, {"x": 6 + normal(1, 2, 50)}, weights=STATISTICS, formats=["f16", "bf16"])
     first, second = found.formats
     assert first.lost
     assert not second.lost

@@ -52,3 +52,29 @@ def test_a_damaged_file_is_refused_and_compiled_again(tmp_path: Path, monkeypatc
 def test_tables_must_be_contiguous() -> None:
     with pytest.raises(ValueError, match="contiguous"):
         _native._address(np.zeros((4, 4))[:, 0])
+
+
+def test_threads_that_link_at_once_share_one_engine() -> None:
+    # Each would make its own where nothing holds them back; code of the one that is dropped is freed, and calling it crashes.
+    code = (
+        "import threading\n"
+        "from parityscope.comparison import _native\n"
+        "slow, found, begin = _native._engine.__wrapped__, [], threading.Barrier(4)\n"
+        "def engine():\n"
+        "    found.append(slow())\n"
+        "    return found[-1]\n"
+        "import functools\n"
+        "_native._engine = functools.cache(engine)\n"
+        "identity = _native._identity('measure', 'float32', 'int32')\n"
+        "held = next((folder / identity).read_bytes() for folder in _native._folders() if (folder / identity).is_file())\n"
+        "def link():\n"
+        "    begin.wait()\n"
+        "    assert _native._linked(held)\n"
+        "threads = [threading.Thread(target=link) for _ in range(4)]\n"
+        "[thread.start() for thread in threads]\n"
+        "[thread.join() for thread in threads]\n"
+        "assert len(found) == 1, len(found)\n"
+    )
+    _native._loaded("measure", "float32", "int32")  # so that there is an object file
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -9,19 +9,22 @@ node does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
 
 from parityscope.arithmetic._graphs import bodies, constant_tensor
+from parityscope.arithmetic.float8 import IN_FP8
 from parityscope.arithmetic.rounding import round_to
 from parityscope.case.graph import node_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from parityscope.arithmetic.float8 import Scaling
     from parityscope.arithmetic.formats import Format
     from parityscope.arithmetic.primitives import Rewriting
     from parityscope.arithmetic.sites import Plan
@@ -47,7 +50,8 @@ class Gated:
 
     `low` is the gate that says whether it is low; `plain` the one that says whether all that it reads was stored
     rounded (None: it rounds what `operands` and `captures` name). `operands` are the inputs that it rounds, `captures`
-    what its bodies read from outside and is rounded for them, `results` the outputs that it rounds.
+    what its bodies read from outside and is rounded for them, `results` the outputs that it rounds. `scaled` are the
+    inputs that a product takes in FP8, and `eighth` the gate of that (None: they are whenever the node is low).
     """
 
     node: ir.Node
@@ -56,6 +60,8 @@ class Gated:
     operands: tuple[tuple[int, Format], ...]
     captures: tuple[tuple[ir.Value, Format], ...]
     results: Mapping[ir.Value, Format]
+    scaled: Mapping[int, Scaling] = field(default_factory=lambda: MappingProxyType({}))
+    eighth: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,16 +73,26 @@ class Switching:
     gated: tuple[Gated, ...]
 
 
-def decide(plan: Plan, settled: frozenset[ir.Value], work: Rewriting) -> Switching:
+def decide(
+    plan: Plan, settled: frozenset[ir.Value], work: Rewriting, products: Mapping[str, Mapping[int, Scaling]]
+) -> Switching:
     """Says of every node of the main graph whether it decides, follows or stands outside.
 
-    `plan` is what is rounded when every node is low; `settled` the values that need no rounding of their own.
+    `plan` is what is rounded when every node is low; `settled` the values that need no rounding of their own. Each of
+    `products` (by the name of its node) decides once more, behind all others: whether it takes its operands in FP8.
     """
     search = _Search(plan=plan, settled=settled, work=work)
     search.needs.update(dict.fromkeys(value for value in work.model.graph.inputs if value in plan.storage))
     for index, node in enumerate(node for node in work.model.graph if node.op_type != "Constant"):
         if any(value.uses() or value.is_graph_output() for value in node.outputs):
             _examine(node, index, search)
+    for node in work.model.graph:
+        if (
+            node.name
+            and node.name in products
+            and any(value.uses() or value.is_graph_output() for value in node.outputs)
+        ):
+            _scale(node, products[node.name], search)
     return Switching(decisions=tuple(search.decisions), gates=tuple(search.gates), gated=tuple(search.gated))
 
 
@@ -149,6 +165,19 @@ def _examine(node: ir.Node, index: int, search: _Search) -> None:
     gated = Gated(node=node, low=low, plain=plain, operands=tuple(operands), captures=tuple(captures), results=results)
     search.gated.append(gated)
     search.needs.update({value: members if _carries(value, plan) else _ALWAYS for value in node.outputs})
+
+
+def _scale(node: ir.Node, scalings: Mapping[int, Scaling], search: _Search) -> None:
+    """Lets a product decide whether it takes its operands in FP8; it may not have been gated before."""
+    decision = Decision(name=f"{node.name}{IN_FP8}", op_type=node.op_type, tensor=str(node.outputs[0].name))
+    search.decisions.append(decision)
+    gate = search.gate(frozenset({len(search.decisions) - 1}))
+    place = next((at for at, one in enumerate(search.gated) if one.node is node), None)
+    if place is None:
+        alone = Gated(node=node, low=gate, plain=None, operands=(), captures=(), results={}, scaled=scalings)
+        search.gated.append(alone)
+    else:
+        search.gated[place] = replace(search.gated[place], scaled=scalings, eighth=gate)
 
 
 def _operands(node: ir.Node, plan: Plan) -> list[tuple[int, Format]]:

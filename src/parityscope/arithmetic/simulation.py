@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic._graphs import Names
+from parityscope.arithmetic._graphs import Names, constant_values
 from parityscope.arithmetic.detyping import retype
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.formats import FORMATS, Format, format_named
@@ -27,6 +27,7 @@ from parityscope.arithmetic.maxima import propagate_nans
 from parityscope.arithmetic.movement import already_rounded
 from parityscope.arithmetic.opsets import prepared
 from parityscope.arithmetic.primitives import Rewriting
+from parityscope.arithmetic.recurrent import inside, opset_for, registers, take_apart
 from parityscope.arithmetic.sites import not_simulated, uniform
 from parityscope.errors import ParityError
 
@@ -72,6 +73,7 @@ def simulate(
     overflow: Overflow = "infinity",
     bounded: bool = True,
     profile: Profile | Fusion | str = "none",
+    compiled: bool = False,
 ) -> Simulation:
     """The graph of `model` in a uniform precision; `model` itself is only put in topological order.
 
@@ -88,6 +90,7 @@ def simulate(
         profile: Which engine's fusion is simulated: a profile or its name, or the `Fusion` that an engine was seen to
             use (`fusion.following.follow`). "none" rounds behind every operator. TF32 rounds at products alone, where
             fusion changes nothing.
+        compiled: Whether tensors are rounded by an operator that the runtime has to be given (see `Rewriting`).
 
     Raises:
         ParityError: the format cannot be simulated, there is no such profile, or the opset cannot be converted up.
@@ -101,13 +104,13 @@ def simulate(
     rounded = number_format if bounded or number_format.name != "f16" else format_named("tf32")
     fusion = _fusion(model, number_format.name, profile)
     if fusion is None or number_format.name == "tf32":
-        return _simulated(model, rounded, overflow, stored=rounded is not number_format)
-    return _fused(model, fusion, rounded, {**FORMATS, number_format.name: rounded}, overflow)
+        return _simulated(model, rounded, overflow, stored=rounded is not number_format, compiled=compiled)
+    return _fused(model, fusion, rounded, {**FORMATS, number_format.name: rounded}, overflow, compiled=compiled)
 
 
-def detype(model: ir.Model) -> Simulation:
+def detype(model: ir.Model, *, compiled: bool = False) -> Simulation:
     """The graph of `model` as its own types say: float16 and bfloat16 values rounded, float32 ones left alone."""
-    return _simulated(model, None, "infinity")
+    return _simulated(model, None, "infinity", compiled=compiled)
 
 
 def _fusion(model: ir.Model, precision: str, profile: Profile | Fusion | str) -> Fusion | None:
@@ -119,21 +122,32 @@ def _fusion(model: ir.Model, precision: str, profile: Profile | Fusion | str) ->
 
 
 def _fused(
-    model: ir.Model, fusion: Fusion, number_format: Format, formats: Mapping[str, Format], overflow: Overflow
+    model: ir.Model,
+    fusion: Fusion,
+    number_format: Format,
+    formats: Mapping[str, Format],
+    overflow: Overflow,
+    *,
+    compiled: bool,
 ) -> Simulation:
-    copy = with_moved_constants(prepared(model, PRECISIONS[number_format.name]))
+    rounds = fusion.recurrence
+    oldest = PRECISIONS[number_format.name]
+    copy = with_moved_constants(prepared(model, opset_for(model, oldest) if rounds else oldest))
     infer_types(copy)
     names = Names(copy)
+    taken = take_apart(copy, names, terms=rounds.terms) if rounds else ()
     if fusion.keeps_nan:
         propagate_nans(copy, names)
     typed, settled, kept = retype(copy, names)
     notes = [*kept, *not_simulated(copy, number_format)]
     reduced = {name: each for name, each in formats.items() if name in PRECISIONS}
-    plan = planned(copy, fusion, reduced, typed, overflow)
+    held = registers(taken, rounds.stored if rounds else ())
+    plan = planned(copy, fusion, reduced, typed, overflow, held)
     # What reads a register holds unrounded numbers, even if it only moves them.
     reads = {node for node, _ in plan.inner}
     settled |= frozenset(value for value in already_rounded(copy, plan) if value.producer() not in reads)
-    inserted = insert(plan, settled, Rewriting(model=copy, names=names, overflow=fusion.overflow or overflow))
+    work = _rewriting(copy, names, fusion.overflow or overflow, compiled=compiled)
+    inserted = insert(plan, settled, work)
     return Simulation(
         model=copy,
         precision=number_format.name,
@@ -145,17 +159,24 @@ def _fused(
 
 
 def _simulated(
-    model: ir.Model, number_format: Format | None, overflow: Overflow, *, stored: bool = False
+    model: ir.Model,
+    number_format: Format | None,
+    overflow: Overflow,
+    *,
+    stored: bool = False,
+    compiled: bool = False,
 ) -> Simulation:
-    copy = prepared(model, PRECISIONS[number_format.name] if number_format else _OLDEST)
+    copy = prepared(model, opset_for(model, PRECISIONS[number_format.name] if number_format else _OLDEST))
     infer_types(copy)
     names = Names(copy)
+    rounds = inside("f16" if number_format is None or stored else number_format.name)
+    held = registers(take_apart(copy, names, terms=rounds.terms, typed=number_format is None), rounds.stored)
     propagate_nans(copy, names)
     typed, settled, kept = retype(copy, names)
     notes = [*kept, *not_simulated(copy, number_format)]
-    plan = uniform(copy, number_format, typed, stored=stored)
+    plan = uniform(copy, number_format, typed, stored=stored, registers=held)
     settled |= already_rounded(copy, plan)
-    inserted = insert(plan, settled, Rewriting(model=copy, names=names, overflow=overflow))
+    inserted = insert(plan, settled, _rewriting(copy, names, overflow, compiled=compiled))
     return Simulation(
         model=copy,
         precision=number_format.name if number_format else "",
@@ -164,3 +185,8 @@ def _simulated(
         operands=inserted.operands,
         notes=tuple(notes),
     )
+
+
+def _rewriting(copy: ir.Model, names: Names, overflow: Overflow, *, compiled: bool) -> Rewriting:
+    static = constant_values(copy) if compiled else frozenset()
+    return Rewriting(model=copy, names=names, overflow=overflow, compiled=compiled, static=static)

@@ -21,6 +21,7 @@ default optimizer changes both by FP32 noise.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,19 +38,22 @@ from parityscope.arithmetic.maxima import propagate_nans
 from parityscope.arithmetic.movement import already_rounded
 from parityscope.arithmetic.opsets import prepared
 from parityscope.arithmetic.primitives import Rewriting
+from parityscope.arithmetic.recurrent import inside, registers, take_apart
 from parityscope.arithmetic.simulation import PRECISIONS
 from parityscope.arithmetic.sites import Plan, not_simulated, uniform
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
+    from parityscope.arithmetic.float8 import Scalings
     from parityscope.arithmetic.rounding import Overflow
     from parityscope.records import Skip
 
-__all__ = ["FLAGS", "Decision", "Switchable", "switchable"]
+__all__ = ["FLAGS", "Arranged", "Decision", "Switchable", "arranged", "switchable"]
 
 FLAGS = "parityscope::low"
+_NO_PRODUCTS: Mapping[str, Scalings] = MappingProxyType({})
 _OPSET = 13  # Split of a vector into single elements, with its sizes as an input
 
 
@@ -100,17 +104,67 @@ class Switchable:
 
 
 def switchable(
-    model: ir.Model, precision: Format | str, *, overflow: Overflow = "infinity", bounded: bool = True
+    model: ir.Model,
+    precision: Format | str,
+    *,
+    overflow: Overflow = "infinity",
+    bounded: bool = True,
+    compiled: bool = False,
+    products: Mapping[str, Scalings] = _NO_PRODUCTS,
+    full: str = "f32",
 ) -> Switchable:
     """The switchable graph of `model`; arguments and what is converted as for `simulate`.
 
-    A node with bodies (If, Loop, Scan) is switched as a whole.
+    A node with bodies (If, Loop, Scan) is switched as a whole. Each of `products` (the name of a node, and the scales of
+    its operands) can take its operands in FP8 E4M3 whatever it stores: that is a node of its own, called `<name> in FP8`.
+    With them the precision may be "f32": then nothing else is switched. Products that are not low round what they read to
+    TF32 where `full` says so ("tf32").
+
+    Raises:
+        ParityError: the format cannot be simulated, or the opset cannot be converted up.
+    """
+    held = arranged(model, precision, overflow=overflow, bounded=bounded, compiled=compiled, products=products)
+    switching = held.switching
+    _build(held, format_named(full) if full != "f32" else None)
+    return Switchable(
+        model=held.work.model,
+        precision=held.precision,
+        nodes=switching.decisions,
+        members=np.array([member for gate in switching.gates for member in gate], np.intp),
+        starts=np.cumsum([0, *(len(gate) for gate in switching.gates)], dtype=np.intp)[:-1],
+        notes=held.notes,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Arranged:
+    """A copy of a model before it is rewritten: what is rounded when everything is low, and which nodes decide."""
+
+    work: Rewriting
+    precision: str
+    plan: Plan
+    settled: frozenset[ir.Value]
+    switching: Switching
+    notes: tuple[Skip, ...]
+
+
+def arranged(
+    model: ir.Model,
+    precision: Format | str,
+    *,
+    overflow: Overflow = "infinity",
+    bounded: bool = True,
+    keeps_nan: bool = True,
+    compiled: bool = False,
+    products: Mapping[str, Scalings] = _NO_PRODUCTS,
+) -> Arranged:
+    """The copy that `switchable` rewrites; arguments as there. `keeps_nan` rewrites maxima so that they hand NaN on.
 
     Raises:
         ParityError: the format cannot be simulated, or the opset cannot be converted up.
     """
     number_format = format_named(precision) if isinstance(precision, str) else precision
-    if number_format.name not in PRECISIONS:
+    if number_format.name not in PRECISIONS and not (number_format.name == "f32" and products):
         raise ParityError(
             f"{number_format.name} cannot be simulated in float32", fix=f"use one of: {', '.join(PRECISIONS)}"
         )
@@ -118,15 +172,21 @@ def switchable(
     stored = not bounded and name == "f16"  # float16's significand with FP32's range: see `simulate`
     if stored:
         number_format = format_named("tf32")
-    copy = prepared(model, max(_OPSET, PRECISIONS[number_format.name]))
+    oldest = PRECISIONS["f8e4m3"] if products else _OPSET
+    copy = prepared(model, max(oldest, PRECISIONS.get(number_format.name, oldest)))
+    wanted = None if number_format.name == "f32" else number_format
     infer_types(copy)
     names = Names(copy)
-    propagate_nans(copy, names)
+    rounds = inside(name)
+    held = registers(take_apart(copy, names, terms=rounds.terms), rounds.stored)
+    if keeps_nan:
+        propagate_nans(copy, names)
     typed, settled, kept = retype(copy, names)
-    notes = (*kept, *not_simulated(copy, number_format))
-    plan = uniform(copy, number_format, typed, stored=stored)
+    typed = {value: each for value, each in typed.items() if value not in held}
+    notes = (*kept, *not_simulated(copy, wanted))
+    plan = uniform(copy, wanted, typed, stored=stored, registers=held)
     settled |= already_rounded(copy, plan)
-    work = Rewriting(model=copy, names=names, overflow=overflow)
+    work = Rewriting(model=copy, names=names, overflow=overflow, compiled=compiled)
     # What the model itself types in a lower format is rounded in every assignment.
     insert(Plan(storage=typed, operands={}, exact=plan.exact), settled, work)
     plan = Plan(
@@ -134,20 +194,13 @@ def switchable(
         operands=plan.operands,
         exact=plan.exact,
     )
-    switching = decide(plan, settled, work)
-    _build(switching, plan, settled, work)
-    return Switchable(
-        model=copy,
-        precision=name,
-        nodes=switching.decisions,
-        members=np.array([member for gate in switching.gates for member in gate], np.intp),
-        starts=np.cumsum([0, *(len(gate) for gate in switching.gates)], dtype=np.intp)[:-1],
-        notes=notes,
-    )
+    switching = decide(plan, settled, work, products)
+    return Arranged(work=work, precision=name, plan=plan, settled=settled, switching=switching, notes=notes)
 
 
-def _build(switching: Switching, plan: Plan, settled: frozenset[ir.Value], work: Rewriting) -> None:
+def _build(parts: Arranged, full: Format | None) -> None:
     """Puts the gated nodes into branches, and the input that opens them into the graph."""
+    switching, work = parts.switching, parts.work
     if not switching.gates:
         return
     graph = work.model.graph
@@ -164,7 +217,7 @@ def _build(switching: Switching, plan: Plan, settled: frozenset[ir.Value], work:
         value.type = ir.TensorType(ir.DataType.BOOL)
         value.shape = ir.Shape([1])
     first = graph[0]
-    builder = Builder(plan=plan, settled=settled, work=work, flags=split.outputs)
+    builder = Builder(plan=parts.plan, settled=parts.settled, work=work, flags=split.outputs, full=full)
     for gated in switching.gated:
         builder.switch(gated)
     graph.insert_before(first if first.graph is graph else graph[0], split)

@@ -15,11 +15,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import os
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from parityscope.arithmetic.domain import DOMAIN
+from parityscope.backends import _operators
 from parityscope.backends._libraries import libraries
 from parityscope.errors import ParityError
 from parityscope.trace import numpy_dtype
@@ -87,6 +90,7 @@ def open_session(
         mark_outputs(model, outputs)
     with _detached(model) as weights:
         data = ir.to_proto(model).SerializeToString()
+    own = _operators.library() if DOMAIN in model.opset_imports else ""
     return open_bytes(
         data,
         outputs=[str(value.name) for value in model.graph.outputs],
@@ -96,6 +100,7 @@ def open_session(
         folder=folder,
         custom_ops=custom_ops,
         weights=weights,
+        own=own,
     )
 
 
@@ -111,11 +116,13 @@ def open_bytes(
     bound: str = "",
     deterministic: bool = False,
     weights: Mapping[str, np.ndarray] = MappingProxyType({}),
+    own: str = "",
 ) -> Run:
     """A session of a serialized model; arguments as for `open_session`.
 
-    `weights` take the place of initializers that the model declares as external data. `bound` is the device ("cuda:0") that
-    tensors are bound to before the run, "" for none; `deterministic` asks for kernels that give the same sums each time.
+    `weights` take the place of initializers that the model declares as external data; `own` is the library of our own
+    operators (`_operators`) if the graph uses them. `bound` is the device ("cuda:0") that tensors are bound to before the
+    run, "" for none; `deterministic` asks for kernels that give the same sums each time.
 
     Raises:
         ParityError: the runtime refuses the graph.
@@ -127,6 +134,8 @@ def open_bytes(
         )
     options = _options(optimization, threads, custom_ops)
     options.use_deterministic_compute = deterministic
+    if own:
+        options.register_custom_ops_library(own)
     if folder is not None:
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
     kept = {name: _to_runtime(array, "") for name, array in weights.items()}
@@ -163,8 +172,8 @@ def _options(optimization: str, threads: int, custom_ops: str) -> Any:
     # Threads that wait busily for more work take the cores from the next session: with two sessions in turn on two cores, a
     # run of the PP-OCRv4 detector took 0.094 s with spinning and 0.042 s without, and as long alone (measured).
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    if threads:
-        options.intra_op_num_threads = threads
+    if wanted := threads or _allowed():
+        options.intra_op_num_threads = wanted
     for library in libraries(custom_ops):
         try:
             options.register_custom_ops_library(library)
@@ -175,6 +184,15 @@ def _options(optimization: str, threads: int, custom_ops: str) -> Any:
                 fix="build it for this version of ONNX Runtime and give its full path",
             ) from error
     return options
+
+
+def _allowed() -> int:
+    """The processors this process may run on, where a mask (such as of taskset) leaves it fewer than there are; else 0.
+
+    ONNX Runtime counts the processors of the machine: on two of sixteen its threads would get in each other's way.
+    """
+    allowed = len(os.sched_getaffinity(0))
+    return allowed if allowed < (os.cpu_count() or 1) else 0
 
 
 @contextlib.contextmanager
@@ -243,6 +261,14 @@ def _session(
     alive = (session, kept)
 
     def run(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        if "tensor(string)" in (declared.get(name) for name in arrays):  # which no OrtValue can be made of
+            texts = {
+                name: np.asarray(array, object) if declared[name] == "tensor(string)" else array
+                for name, array in arrays.items()
+                if name in declared
+            }
+            with _refusal("ONNX Runtime failed while running the model", ""):
+                return dict(zip(outputs, alive[0].run(list(outputs), texts), strict=True))
         feeds = {name: _to_runtime(array, declared[name]) for name, array in arrays.items() if name in declared}
         with _refusal("ONNX Runtime failed while running the model", ""):
             values = (

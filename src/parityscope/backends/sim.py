@@ -26,6 +26,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Backend, Capture, Probe, Session
+from parityscope.backends._ort_providers import one_of
 from parityscope.errors import ParityError
 from parityscope.records import Skip
 
@@ -57,17 +58,19 @@ def _probe() -> Probe:
 def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     import onnxruntime as ort
 
-    from parityscope.backends._onnxruntime import open_session
+    from parityscope.backends._onnxruntime import OPTIMIZATION_LEVELS, open_session
 
     threads = target.option("threads", "0")
     if not threads.isdigit():
         raise ParityError(f"threads={threads!r} is not a whole number", fix="write threads=2")
+    level = one_of(target, "optimization", tuple(OPTIMIZATION_LEVELS), "all")
     outputs = [value.name for value in model.outputs]
     wanted = [name for name in capture.tensors if name not in outputs]
     simulation, known, absent = prepare(model, target, wanted)
     run = open_session(
         simulation.model,
         outputs=[*outputs, *known],
+        optimization=level,
         threads=int(threads),
         folder=model.path.parent,
     )
@@ -99,7 +102,9 @@ def prepare(
 
 def _simulation(model: Model, target: Target) -> Simulation:
     from parityscope.arithmetic.simulation import detype, simulate
+    from parityscope.backends._operators import library
 
+    compiled = bool(library())
     overflow = target.option("overflow", "infinity")
     if overflow not in _OVERFLOW:
         raise ParityError(f"overflow={overflow!r} is not known", fix=f"use overflow={'|'.join(_OVERFLOW)}")
@@ -113,12 +118,13 @@ def _simulation(model: Model, target: Target) -> Simulation:
             overflow=_OVERFLOW[overflow],
             bounded=bounded == "format",
             profile=target.option("profile", "none"),
+            compiled=compiled,
         )
     if "profile" in dict(target.options):
         raise ParityError("a fusion profile needs a precision", fix="add :f16 or :bf16, or leave profile= out")
     if "overflow" in dict(target.options):
         raise ParityError("a model that runs as it is typed rounds no weights", fix="leave overflow= out, or add :f16")
-    return detype(model.graph())
+    return detype(model.graph(), compiled=compiled)
 
 
 def _names(model: ir.Model) -> set[str]:
@@ -139,6 +145,7 @@ BACKEND = Backend(
     name="sim",
     title="Simulation of reduced precision (ONNX Runtime CPU)",
     options={
+        "optimization": "disabled, basic, extended or all (default): what ONNX Runtime does with the graph that simulates",
         "overflow": "weights beyond the format's range: infinity (default) or saturate",
         "profile": "whose fusion is simulated: none (default), openvino, onnxruntime-cuda or tensorrt",
         "range": "format (default); unbounded rounds as float16 does and keeps FP32's range",

@@ -9,19 +9,22 @@ nothing low equals the plain model bit for bit, and one with everything low the 
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.arithmetic.switchable import FLAGS, Switchable, switchable
 from parityscope.backends._onnxruntime import open_session
+from parityscope.backends._operators import library
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
     import onnx_ir as ir
 
+    from parityscope.arithmetic.float8 import Scalings
     from parityscope.arithmetic.rounding import Overflow
     from parityscope.case import Sample
 
@@ -39,6 +42,8 @@ class Switchboard:
         threads: Threads inside an operator; 0 leaves it to the runtime.
         optimization: ONNX Runtime's level ("disabled", "basic", "extended" or "all").
         folder: Where external data of the model lies.
+        products: As for `switchable`.
+        full: As for `switchable`.
 
     Raises:
         ParityError: the format cannot be simulated, or the runtime refuses the graph.
@@ -54,8 +59,18 @@ class Switchboard:
         threads: int = 0,
         optimization: str = "disabled",
         folder: Path | None = None,
+        products: Mapping[str, Scalings] = MappingProxyType({}),
+        full: str = "f32",
     ) -> None:
-        self.graph: Switchable = switchable(model, precision, overflow=overflow, bounded=bounded)
+        self.graph: Switchable = switchable(
+            model,
+            precision,
+            overflow=overflow,
+            bounded=bounded,
+            compiled=bool(library()),
+            products=products,
+            full=full,
+        )
         self._run = open_session(self.graph.model, threads=threads, optimization=optimization, folder=folder)
 
     def run(self, sample: Sample, low: Collection[str] | np.ndarray) -> dict[str, np.ndarray]:

@@ -34,6 +34,7 @@ __all__ = ["measure_block", "replay_block"]
 
 _DIGEST_BYTES = 32
 _COMPILING = threading.Lock()
+_LINKING = threading.Lock()
 _ALIVE: list[Any] = []  # what owns machine code that was compiled in this process
 # What compiled code calls to raise an error in Python. The kernels raise none, so whoever came here would be lost anyway.
 _RAISING = (
@@ -245,10 +246,12 @@ def _linked(held: bytes) -> int:
     if hashlib.sha256(content).digest() != digest:
         raise ValueError("the object file is damaged")
     symbol, _, code = content.partition(b"\n")
-    engine = _engine()
-    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-    engine.finalize_object()
-    address: int = engine.get_function_address(symbol.decode())
+    # Two threads at once would each make an engine, and the code that the one linked which is not kept would be freed.
+    with _LINKING:
+        engine = _engine()
+        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        engine.finalize_object()
+        address: int = engine.get_function_address(symbol.decode())
     if not address:
         raise ValueError("the object file lacks its function")
     return address

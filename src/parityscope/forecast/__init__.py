@@ -89,12 +89,12 @@ def forecast(
         introduced=settings.introduced,
     )
     started = time.perf_counter()
-    outputs = run_outputs(plan, progress)
-    seconds = {"outputs": time.perf_counter() - started}
-    layers = Findings()
-    if settings.layers:
-        layers = run_layers(plan, progress)
-        seconds["layers"] = time.perf_counter() - started - seconds["outputs"]
+    layers = run_layers(plan, progress) if settings.layers else Findings()
+    seconds = {"layers": time.perf_counter() - started} if settings.layers else {}
+    names = [value.name for value in model.outputs]
+    alone = not layers.together or any(name not in model.sites for name in names)
+    outputs = run_outputs(plan, progress) if alone else layers.only(names)
+    seconds["outputs"] = time.perf_counter() - started - sum(seconds.values())
     graph = model.graph()
     found = []
     for name in plan.targets:
