@@ -1,4 +1,4 @@
-"""TensorRT-RTX on the CPU: the network view, typed files, the fusion profile, the inspector's JSON and refused engines."""
+"""TensorRT-RTX on the CPU: the network view, typed files, the fusion profile and refused engines."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ from onnx import parser
 from parityscope.arithmetic.fusion import profile_named
 from parityscope.arithmetic.typed import typed_model
 from parityscope.backends import Capture, backend
+from parityscope.backends._tensorrt import api
 from parityscope.backends._tensorrt.packages import capability_problem, gpu_problem
 from parityscope.backends._tensorrt.plans import check_plan, plan_version
 from parityscope.backends.recording import open_target
 from parityscope.backends.targets import parse_target
 from parityscope.backends.tensorrt_views import (
     NetworkView,
+    Options,
     Package,
-    executed_graph,
     find_in_view,
     find_package,
     network_view,
-    read_layer_info,
-    read_profile,
+    ranges_of_samples,
 )
 from parityscope.case import Case, load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.model import read_graph
+from parityscope.cli import main
 from parityscope.errors import ParityError
 from parityscope.records import Policy
 from parityscope.report.network import FORMS, document
@@ -43,6 +44,7 @@ from parityscope.testing.engine_fusion import agreement
 from parityscope.testing.models import require
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 pytest.importorskip("tensorrt_rtx", reason="no wheel of TensorRT-RTX for this machine")
@@ -59,6 +61,11 @@ def saved(folder: Path, text: str, name: str = "model.onnx") -> Path:
     path = folder / name
     onnx.save(parser.parse_model(f"{HEAD} {text}"), path)
     return path
+
+
+def exactly(shapes: Mapping[str, tuple[int, ...]]) -> Options:
+    """Options of an engine for these shapes alone."""
+    return Options(shapes=ranges_of_samples([shapes]))
 
 
 def fates(view: NetworkView) -> dict[str, str]:
@@ -78,7 +85,7 @@ def test_every_node_is_accounted_for(package: Package, tmp_path: Path) -> None:
         [act] y = Relu(i)
         }""",
     )
-    view = network_view(path, package, shapes={})
+    view = network_view(path, package)
     # The product of two scalars is computed while building, or in the kernel that names it: both are accounted for.
     assert fates(view).pop("folded") in {"folded", "kernel"}
     assert {name: fate for name, fate in fates(view).items() if name != "folded"} == {
@@ -97,7 +104,7 @@ def test_every_node_is_accounted_for(package: Package, tmp_path: Path) -> None:
 
 def test_unnamed_and_namesake_nodes_are_told_apart(package: Package, tmp_path: Path) -> None:
     path = saved(tmp_path, "g (float[2,4] x) => (float[2,4] y) { a = Relu(x) [n] b = Exp(a) [n] y = Tanh(b) }")
-    view = network_view(path, package, shapes={})
+    view = network_view(path, package)
     assert [node.node for node in view.nodes] == ["Relu#0", "n", "n'"]
     assert set(fates(view).values()) == {"kernel"}
 
@@ -109,7 +116,7 @@ def test_nodes_in_branches_are_accounted_for(package: Package, tmp_path: Path) -
           else_branch = e () => (float[4] b) { [inner_tanh] b = Tanh(x) }
         >
     }"""
-    view = network_view(saved(tmp_path, text), package, shapes={})
+    view = network_view(saved(tmp_path, text), package)
     assert view.problem == ""
     assert set(fates(view)) == {"choice", "inner_exp", "inner_tanh"}
     assert fates(view)["inner_exp"] == fates(view)["inner_tanh"] == "kernel"
@@ -121,7 +128,7 @@ def test_order_of_inputs_and_namesakes_in_type(package: Package, tmp_path: Path)
         a = Add(input_ids, attention_mask) y = Mul(a, token_type_ids) }"""
     path = saved(tmp_path, text)
     shapes = dict.fromkeys(("input_ids", "token_type_ids", "attention_mask"), (1, 8))
-    view = network_view(path, package, shapes=shapes)
+    view = network_view(path, package, exactly(shapes))
     assert view.engine_inputs == view.file_inputs == ("input_ids", "token_type_ids", "attention_mask")
     (finding,) = [each for each in find_in_view(view) if each.code == "BND203"]
     assert finding.details["order"] == ["input_ids", "token_type_ids", "attention_mask"]
@@ -129,17 +136,29 @@ def test_order_of_inputs_and_namesakes_in_type(package: Package, tmp_path: Path)
 
 def test_unsupported_operator_is_named(package: Package, tmp_path: Path) -> None:
     path = saved(tmp_path, "g (float[2,4] x) => (float[2,4] y) { [fine] a = Relu(x) [odd] y = Bernoulli(a) }")
-    view = network_view(path, package, shapes={})
+    view = network_view(path, package)
     assert "Bernoulli" in view.problem
     assert set(fates(view).values()) == {"refused"}
     (finding,) = [each for each in find_in_view(view) if each.role == "cause"]
     assert finding.code == "EXP201"
 
 
+def test_an_operator_without_a_plugin_names_the_way(package: Package, tmp_path: Path) -> None:
+    model = parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17, "mine" : 1]> '
+        "g (float[2,4] x) => (float[2,4] y) { [fine] a = Relu(x) [odd] y = mine.MyScale(a) }"
+    )
+    onnx.save(model, tmp_path / "custom.onnx")
+    view = network_view(tmp_path / "custom.onnx", package)
+    assert "odd (MyScale)" in view.problem
+    (finding,) = [each for each in find_in_view(view) if each.code == "EXP201"]
+    assert "plugins=" in finding.repairs[0].command
+
+
 def test_symbol_of_two_sizes_is_split_and_told(package: Package, tmp_path: Path) -> None:
     # Exporters write one symbol for dimensions that have nothing to do with each other; TensorRT then refuses the profile.
     path = saved(tmp_path, "g (float[D,D] x) => (float[D,D] y) { y = Relu(x) }")
-    view = network_view(path, package, shapes={"x": (2, 3)})
+    view = network_view(path, package, exactly({"x": (2, 3)}))
     assert view.problem == ""
     assert any("'D'" in skip.reason for skip in view.skipped)
 
@@ -147,24 +166,69 @@ def test_symbol_of_two_sizes_is_split_and_told(package: Package, tmp_path: Path)
 def test_dynamic_input_without_a_shape_is_refused(package: Package, tmp_path: Path) -> None:
     path = saved(tmp_path, "g (float[N,4] x) => (float[N,4] y) { y = Relu(x) }")
     with pytest.raises(ParityError, match="dynamic dimensions and no shape") as caught:
-        network_view(path, package, shapes={})
+        network_view(path, package)
     assert "--shapes x:" in caught.value.fix
 
 
-def test_command_in_three_forms(package: Package, tmp_path: Path) -> None:
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """The command line in this process: (exit code, stdout, stderr)."""
+    monkeypatch.setenv("PARITYSCOPE_NO_FORK", "1")
+
+    def run(*words: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(list(words))
+        said = capsys.readouterr()
+        return int(ended.value.code or 0), said.out, said.err
+
+    return run
+
+
+def test_command_in_three_forms(package: Package, tmp_path: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
     path = saved(tmp_path, "g (float[2,4] x) => (float[2,4] y) { [script] a = Relu(x) y = Exp(a) }")
     model = onnx.load(path)
     model.graph.node[0].name = "</script><b>"
     onnx.save(model, path)
+    # A process of its own, as a user starts it: the build is contained in a child.
     command = [sys.executable, "-m", "parityscope", "network", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "built, not run" in done.stdout
-    held = json.loads(subprocess.run([*command, "--format", "json"], capture_output=True, text=True, check=True).stdout)
-    assert held["fates"] == {"kernel": 2}
-    view = network_view(path, package, shapes={})
+    _, out, _ = cli("network", str(path), "--format", "json")
+    assert json.loads(out)["fates"] == {"kernel": 2}
+    view = network_view(path, package)
     page = FORMS.render(document(view, find_in_view(view), model=path, version="0"), "html")
     assert "</script><b>" not in page
+
+
+def test_lint_and_predict_show_the_network_too(tmp_path: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
+    path = saved(tmp_path, "g (float[N,4] x) => (float[N,4] y) { [fine] a = Relu(x) [odd] y = Bernoulli(a) }")
+    asked = ("--network", "trt?product=rtx", "--shapes", "x:2x4", "--format", "json")
+    status, out, err = cli("lint", str(path), *asked)
+    assert status == 1, err
+    assert json.loads(out)["findings"][0]["code"] == "EXP201"
+    path = saved(tmp_path, "g (float[N,4] x) => (float[N,4] y) { [a] a = Relu(x) [b] y = Exp(a) }", "fine.onnx")
+    status, out, err = cli("predict", str(path), *asked)
+    assert status == 0, err
+    held = json.loads(out)
+    assert held["network"]["inputs"]["network"][0]["shape"] == [-1, 4]
+    assert any("2 kernel" in said for said in held["statements"])
+
+
+def test_the_command_takes_a_target_and_data(tmp_path: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
+    path = saved(tmp_path, "g (float[N,4] x) => (float[N,4] y) { [a] a = Relu(x) [b] y = Exp(a) }")
+    np.savez(tmp_path / "x.npz", x=np.zeros((3, 4), np.float32))
+    asked = ("network", str(path), "--product", "rtx", "--inputs", str(tmp_path / "x.npz"))
+    more = ("--candidate", "trt?capability=8.9", "--settled", str(tmp_path / "s.onnx"), "--format", "json")
+    status, out, err = cli(*asked, *more)
+    assert status == 0, err
+    held = json.loads(out)
+    assert held["settled"] is True
+    assert held["inputs"]["network"][0]["shape"] == [3, 4]
+    onnx.checker.check_model(str(tmp_path / "s.onnx"))
+    status, _, err = cli(*asked, "--candidate", "trt:f16")
+    assert status == 2
+    assert "always strongly typed" in err
 
 
 def test_backend_builds_and_does_not_run(tmp_path: Path) -> None:
@@ -221,7 +285,7 @@ def test_weights_in_a_file_of_their_own(package: Package, tmp_path: Path) -> Non
     path = tmp_path / "model.onnx"
     onnx.save(model, path, save_as_external_data=True, location="model.data", size_threshold=0)
     assert (tmp_path / "model.data").exists()
-    assert network_view(path, package, shapes={}).problem == ""
+    assert network_view(path, package).problem == ""
 
 
 def test_engines_that_cannot_be_loaded(package: Package, tmp_path: Path) -> None:
@@ -248,124 +312,36 @@ def test_engines_that_cannot_be_loaded(package: Package, tmp_path: Path) -> None
         assert caught.value.fix
 
 
-def test_the_calls_that_run_an_engine_exist(package: Package) -> None:
-    """No engine can run here; that the bindings have what `running.py` calls can be seen all the same."""
+def test_the_calls_that_build_and_run_an_engine_exist(package: Package) -> None:
+    """No engine can run here; that the bindings have every member of the protocols can be seen all the same."""
     trt = package.module
-    calls = {
-        trt.Runtime: ("deserialize_cuda_engine",),
-        trt.ICudaEngine: (
-            *("num_io_tensors", "get_tensor_name", "get_tensor_mode", "get_tensor_dtype"),
-            *("create_execution_context", "create_engine_inspector"),
-        ),
-        trt.IExecutionContext: ("set_input_shape", "get_tensor_shape", "set_tensor_address", "execute_async_v3"),
-        trt.EngineInspector: ("get_engine_information",),
-        trt.TensorIOMode: ("INPUT",),
-        trt.LayerInformationFormat: ("JSON",),
-        trt: ("nptype",),
+    kinds = {
+        api.Builder: trt.Builder,
+        api.BuilderConfig: trt.IBuilderConfig,
+        api.Context: trt.IExecutionContext,
+        api.Engine: trt.ICudaEngine,
+        api.Network: trt.INetworkDefinition,
+        api.Profile: trt.IOptimizationProfile,
+        api.Registry: trt.IPluginRegistry,
+        api.Runtime: trt.Runtime,
     }
-    assert not [(holder, name) for holder, names in calls.items() for name in names if not hasattr(holder, name)]
-
-
-# --- the inspector's JSON --------------------------------------------------------------------------------------------
-
-# The layer quoted in https://github.com/NVIDIA/TensorRT/issues/4020 (10.x), in a document of its layout.
-TEN = {
-    "Layers": [
-        {
-            "Name": "resnetv15_stage4_conv3_fwd + resnetv15_stage4_batchnorm3_fwd + resnetv15_stage4_relu1_fwd",
-            "LayerType": "CaskConvolution",
-            "Inputs": [
-                {
-                    "Name": "resnetv15_stage4_activation0",
-                    "Location": "Device",
-                    "Dimensions": [1, 512, 7, 7],
-                    "Format/Datatype": "Thirty-two wide channel vectorized row major Int8 format",
-                }
-            ],
-            "Outputs": [
-                {
-                    "Name": "resnetv15_stage4_relu1_fwd",
-                    "Location": "Device",
-                    "Dimensions": [1, 512, 7, 7],
-                    "Format/Datatype": "Channel major FP16 format where channel % 8 == 0",
-                }
-            ],
-            "TacticValue": "0xcddae68de84cc6ee",
-            "StreamId": 0,
-            "Metadata": "[ONNX Layer: resnetv15_stage4_conv3_fwd]\x1e[ONNX Layer: resnetv15_stage4_batchnorm3_fwd]\x1e"
-            "[ONNX Layer: resnetv15_stage4_relu1_fwd]",
-        }
-    ],
-    "Bindings": ["resnetv15_stage4_activation0", "resnetv15_stage4_relu1_fwd"],
-}
-# The fields of TensorRT 11 by NVIDIA's migration page, with what TensorRT-RTX 1.7 prints in them.
-ELEVEN = {
-    "Layers": [
-        {
-            "Name": "__myl_CastConc_myl0_3",
-            "LayerType": "kgen",
-            "Inputs": [{"Name": "x", "Dimensions": [1, 3, 8, 8], "Datatype": "Float", "Format": "(Linear) Row major"}],
-            "Outputs": [
-                {"Name": "y", "Dimensions": [1, 3, 8, 8], "Datatype": "Half", "Format": "(NHWC) Channel major"}
-            ],
-            "TacticName": "__myl_CastConc_0x0e92",
-            "Metadata": "[ONNX Layer: cast]\x1e[ONNX Layer: conv]",
-        },
-        "a layer without details",
-    ],
-    "I/O Tensors": [
-        {"Name": "x", "IOMode": "Input", "DataType": "Float", "Dimensions": [1, 3, 8, 8]},
-        {"Name": "y", "IOMode": "Output", "DataType": "Half", "Dimensions": [1, 3, 8, 8]},
-    ],
-}
-
-
-def test_inspector_of_10_and_11(tmp_path: Path) -> None:
-    path = tmp_path / "layers.json"
-    path.write_text(json.dumps(TEN), encoding="utf-8")
-    (layer,), tensors = read_layer_info(path)
-    assert layer.nodes == tuple(f"resnetv15_stage4_{name}_fwd" for name in ("conv3", "batchnorm3", "relu1"))
-    assert (layer.inputs[0].dtype, layer.types, layer.tactic) == ("Int8", ("Half",), "0xcddae68de84cc6ee")
-    assert [tensor.mode for tensor in tensors] == ["input", "output"]
-    path.write_text(json.dumps(ELEVEN), encoding="utf-8")
-    layers, tensors = read_layer_info(path)
-    assert layers[0].nodes == ("cast", "conv")
-    assert layers[1].name == "a layer without details"
-    assert [(tensor.name, tensor.mode, tensor.dtype) for tensor in tensors] == [
-        ("x", "input", "Float"),
-        ("y", "output", "Half"),
+    wanted = [
+        (theirs, name)
+        for ours, theirs in kinds.items()
+        for name in {*vars(ours), *ours.__annotations__}
+        if not name.startswith("_")
     ]
-    graph = executed_graph(layers, "f32")
-    assert graph.layers[0].precision == "f16"
-    assert (graph.requested, graph.executed) == ("f32", "f16")  # asked for FP32, got FP16
-
-
-def test_profile_of_trtexec(tmp_path: Path) -> None:
-    # The layout that trtexec's sampleReporting.cpp writes; the numbers are those of NVIDIA/TensorRT issue 3842.
-    path = tmp_path / "profile.json"
-    text = """[
-  { "count" : 2094 }
-, { "name" : "a layer without details", "timeMs" : 47.82, "averageMs" : 0.0228, "medianMs" : 0.0225, "percentage" : 1.6 }
-]"""
-    path.write_text(text, encoding="utf-8")
-    times = read_profile(path)
-    assert times == {"a layer without details": pytest.approx(22.8e-6)}
-    (tmp_path / "layers.json").write_text(json.dumps(ELEVEN), encoding="utf-8")
-    graph = executed_graph(read_layer_info(tmp_path / "layers.json")[0], "f32", times)
-    assert [layer.seconds for layer in graph.layers] == [None, pytest.approx(22.8e-6)]
-    for wrong in ("{}", "[]", '[{"name": "x"}]', "3", ""):
-        path.write_text(wrong, encoding="utf-8")
-        with pytest.raises(ParityError, match="no profile of trtexec"):
-            read_profile(path)
-
-
-@pytest.mark.parametrize("content", ["", "[]", '{"a": 1}', "\x00"])
-def test_what_is_no_layer_info_is_refused(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "layers.json"
-    path.write_text(content, encoding="utf-8")
-    with pytest.raises(ParityError) as caught:
-        read_layer_info(path)
-    assert "--exportLayerInfo" in caught.value.fix
+    assert len(wanted) > 30
+    # Called where a version has them, or without a protocol of their own.
+    wanted += [
+        (trt.ICudaEngine, name) for name in ("create_execution_context", "create_engine_inspector", "is_debug_tensor")
+    ]
+    wanted += [(trt.IExecutionContext, name) for name in ("set_debug_listener", "set_all_tensors_debug_state")]
+    wanted += [(trt.IExecutionContext, name) for name in ("unfused_tensors_debug_state", "set_output_allocator")]
+    wanted += [(trt.INetworkDefinition, name) for name in ("mark_debug", "mark_unfused_tensors_as_debug_tensors")]
+    wanted += [(trt.EngineInspector, "get_engine_information"), (trt.LayerInformationFormat, "JSON")]
+    wanted += [(trt.IPluginRegistry, "all_creators"), (trt.Runtime, "get_engine_validity")]
+    assert not [(holder, name) for holder, name in wanted if not hasattr(holder, name)]
 
 
 # --- typed files and the fusion profile ------------------------------------------------------------------------------
@@ -403,7 +379,7 @@ def test_typed_files_are_parsed_and_built(package: Package, tmp_path: Path, name
     path = tmp_path / "typed.onnx"
     typed = typed_model(small(name), low, {})
     ir.save(typed.model, path)
-    view = network_view(path, package, shapes={})
+    view = network_view(path, package)
     assert view.problem == ""
     word = {"f16": "float16", "bf16": "bfloat16"}[low]
     assert view.types[word] > view.types.get("float32", 0)  # only the borders are FP32
@@ -416,7 +392,7 @@ def test_detector_as_typed_file_and_the_fusion_profile(package: Package, tmp_pat
     model = read_graph(require("ocr-det"))
     path = tmp_path / "typed.onnx"
     ir.save(typed_model(model.clone(), "f16", {}).model, path)
-    view = network_view(path, package, shapes={"x": (1, 3, 384, 768)})
+    view = network_view(path, package, exactly({"x": (1, 3, 384, 768)}))
     assert view.problem == ""
     assert not view.unmapped  # every layer of the network works for a node
     counts = Counter(node.fate for node in view.nodes)
@@ -463,7 +439,7 @@ BERT = """g (int64[2,6] input_ids, int64[2,6] attention_mask, int64[2,6] token_t
 def test_swapped_bindings_of_an_engine_are_found(package: Package, tmp_path: Path) -> None:
     model = tmp_path / "bert.onnx"
     ir.save(weighted(BERT), model)
-    order = list(network_view(model, package, shapes={}).engine_inputs)
+    order = list(network_view(model, package).engine_inputs)
     assert order == ["input_ids", "attention_mask", "token_type_ids"]
     rng = np.random.default_rng(0)
     sentences = {

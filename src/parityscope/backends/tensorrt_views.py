@@ -5,17 +5,25 @@ from __future__ import annotations
 from parityscope.backends._tensorrt.findings import find_in_view
 from parityscope.backends._tensorrt.inspector import engine_layers, io_tensors, read_layer_info, read_profile
 from parityscope.backends._tensorrt.network import NetworkView, executed_graph, network_view
+from parityscope.backends._tensorrt.options import Options, options_of
 from parityscope.backends._tensorrt.packages import Package, find_package
+from parityscope.backends._tensorrt.profiles import Range, ranges_of_samples
+from parityscope.backends._tensorrt.settling import value_of
 
 __all__ = [
     "NetworkView",
+    "Options",
     "Package",
+    "Range",
     "engine_layers",
     "executed_graph",
     "find_in_view",
     "find_package",
     "io_tensors",
     "network_view",
+    "options_of",
+    "ranges_of_samples",
     "read_layer_info",
     "read_profile",
+    "value_of",
 ]

@@ -2,15 +2,24 @@
 
 **What runs.** `tensorrt` (8.6 to 10, 11) or TensorRT-RTX, whichever is installed (`product=tensorrt|rtx`). A network from ONNX is
 strongly typed wherever the version can (9 and newer): the types of the file are those of the engine. A precision behind
-the colon sets the builder's flag up to TensorRT 10, which then may but need not use it; 11 and RTX have no such flags, and
-asking for one is an error there. TF32 is off unless `tf32=on`, whatever the tools' defaults are.
+the colon, `layers=NAME:f32` and `constraints=` make a weakly typed build up to TensorRT 10; 11 and RTX have no such thing, and
+asking for it is an error that names the strongly typed way. TF32 is off unless `tf32=on`, whatever the tools' defaults are.
+
+**Shapes.** An engine covers the shapes that `shapes=` gives, else those of all samples. It is kept on disk (`cache=off`: it is
+not), because two builds of one model may choose other kernels: every session of an examination runs the same engine.
 
 **Without a GPU.** `trt?build=only` parses and builds with TensorRT-RTX on any Linux machine, and tells the engine as an
 `ExecutedGraph`; it runs nothing. `parityscope network MODEL` shows the same with the fate of every node.
 
-**With one.** Inputs and outputs go strictly by name; types, shapes and the profile are checked first. Outputs are filled with
-a pattern before each run, so that one that was not written is seen. An engine that is built here covers exactly the shapes
-that `shapes=` gives for dynamic inputs.
+**With one.** Inputs and outputs go strictly by name; types, shapes, layouts and the profile are checked first. Outputs are
+filled with a pattern before each run, and one that still holds it afterwards is an error.
+
+**Looking inside.** `observe=unfused` (the default where the version can) shows every tensor that lies between two kernels
+and changes no fusion; `observe=debug` and `observe=outputs` show tensors by name and end fusions there. The outputs are always
+held against those of the engine that nobody looked into. `summary=ranges.json` keeps the range of every tensor that is shown and
+nothing else, so that memory stays bounded.
+
+It runs in a child process (`isolate=off`: it does not), so that a crash of TensorRT becomes an error with its last words.
 
 NOT RUN: the part that runs an engine was written from NVIDIA's documentation; no GPU that it supports was at hand.
 """
@@ -30,6 +39,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from parityscope.backends._tensorrt.options import Options
     from parityscope.case import Model, Sample
     from parityscope.records import Target
 
@@ -49,39 +59,54 @@ def _probe() -> Probe:
 
 
 @contextlib.contextmanager
-def _open(model: Model, target: Target, _capture: Capture) -> Iterator[Session]:
+def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
+    from parityscope.backends._tensorrt.options import options_of
+
     package = find_package(target.option("product"))
-    _check(target, package)
+    options = options_of(target, package)
     if target.option("build") == "only":
-        yield _built_only(model, target, package)
+        yield _built_only(model, package, _shaped(options, capture))
         return
     engine = target.option("engine")
-    plan = _read_engine(Path(engine), package) if engine else None
+    if engine:
+        content = _read_engine(Path(engine), package)
+        _check_loads(content, package, options, engine)
     if problem := gpu_problem(package):
         raise ParityError(problem, where=engine or str(model.path), fix=f"run it on a machine with one; {_NETWORK}")
-    from parityscope.backends._tensorrt.running import open_engine
+    from parityscope.backends._tensorrt.sessions import Wish, open_built, open_existing
 
-    if plan is None:
-        plan = _build(model, target, package)
-    with open_engine(plan, package, where=engine or str(model.path), requested=target.precision) as session:
+    wish = Wish(
+        model=model,
+        package=package,
+        options=options,
+        capture=capture,
+        observe=target.option("observe"),
+        cached=target.option("cache") != "off",
+        narrow=target.option("narrow") == "on",
+        summary=Path(target.option("summary")) if target.option("summary") else None,
+    )
+    with open_existing(content, engine, wish) if engine else open_built(wish) as session:
         yield session
 
 
-def _build(model: Model, target: Target, package: Package) -> bytes:
-    from parityscope.backends._tensorrt.building import build
+def _shaped(options: Options, capture: Capture) -> Options:
+    """The options with the samples' shapes where nothing else was said."""
+    from dataclasses import replace
 
-    tf32 = target.option("tf32") == "on"
-    built = build(model.path, package, shapes=_shapes(target), tf32=tf32, precision=target.precision)
-    if built.plan is None:
-        raise ParityError(built.problem, where=str(model.path), fix=_NETWORK)
-    return built.plan
+    from parityscope.backends._tensorrt.profiles import ranges_of_samples
+
+    return options if options.shapes else replace(options, shapes=ranges_of_samples(capture.shapes))
 
 
-def _built_only(model: Model, target: Target, package: Package) -> Session:
+def _built_only(model: Model, package: Package, options: Options) -> Session:
     """The session of `build=only`: what was built, and an error when it is asked to run."""
-    from parityscope.backends._tensorrt.network import executed_graph, network_view
+    from dataclasses import replace
 
-    view = network_view(model.path, package, shapes=_shapes(target), tf32=target.option("tf32") == "on")
+    from parityscope.backends._tensorrt.borders import site_names
+    from parityscope.backends._tensorrt.naming import named
+    from parityscope.backends._tensorrt.network import network_view
+
+    view = network_view(model.path, package, options)
     if view.problem:
         raise ParityError(view.problem, where=str(model.path), fix=_NETWORK)
 
@@ -92,36 +117,16 @@ def _built_only(model: Model, target: Target, package: Package) -> Session:
             fix=f"leave build=only out on a machine with a GPU; {_NETWORK}",
         )
 
+    names = site_names(named(model.path, {}), model.sites)
+    layers = (
+        replace(layer, nodes=tuple(names.get(node, node) for node in layer.nodes)) for layer in view.executed.layers
+    )
     return Session(
         run=run,
-        executed=executed_graph(view.engine_layers, target.precision or "f32"),
+        executed=replace(view.executed, layers=tuple(layers)),
         absent=view.skipped,
         environment={"tensorrt": view.version, "engine inputs": ", ".join(view.engine_inputs)},
     )
-
-
-def _check(target: Target, package: Package) -> None:
-    if target.precision and not package.weakly_typed:
-        raise ParityError(
-            f"{package.module.__name__} {package.version} has no precision flags: types are those of the ONNX graph",
-            fix="convert the model (parityscope repair MODEL --candidate TARGET --inputs DATA -o typed.onnx) and give it with "
-            "model=typed.onnx",
-        )
-    for name, values in (("tf32", ("on", "off")), ("build", ("only",))):
-        if (given := target.option(name)) and given not in values:
-            raise ParityError(f"{name}={given!r} is not known", fix=f"use {name}={'|'.join(values)}")
-
-
-def _shapes(target: Target) -> dict[str, tuple[int, ...]]:
-    """`x:1x3x8x8,y:1` as shapes."""
-    found = {}
-    for item in target.option("shapes").split(",") if target.option("shapes") else ():
-        name, _, dims = item.rpartition(":")
-        parts = dims.split("x") if dims else []
-        if not name or not all(part.isdigit() for part in parts):
-            raise ParityError(f"shapes={item!r} is not name:1x3x224x224", fix="write shapes=x:1x3x224x224,y:1")
-        found[name] = tuple(int(part) for part in parts)
-    return found
 
 
 def _read_engine(path: Path, package: Package) -> bytes:
@@ -139,6 +144,13 @@ def _read_engine(path: Path, package: Package) -> bytes:
     return content
 
 
+def _check_loads(content: bytes, package: Package, options: Options, where: str) -> None:
+    """Lets TensorRT read the engine, which tells most faults of it even without a GPU."""
+    from parityscope.backends._tensorrt.loading import load_engine
+
+    load_engine(content, package, options.plugins, where=where)
+
+
 BACKEND = Backend(
     name="trt",
     title="TensorRT and TensorRT-RTX",
@@ -146,11 +158,29 @@ BACKEND = Backend(
         "product": "tensorrt or rtx (default: the first that is installed)",
         "engine": "an engine that exists (.plan, .engine)",
         "build": "only: parse and build without a GPU, and do not run",
-        "shapes": "x:1x3x224x224,y:1: shapes of dynamic inputs for build=only",
+        "shapes": "x:1x3x8x8,y:1, or x:1x3x8x8..1x3x16x16..1x3x32x32 (default: those of the samples)",
+        "fix": "sr:16000: inputs that become constants; everything that they decide is computed before the build",
+        "settle": "on: compute what shapes and constants decide before the build (default: with fix=)",
         "tf32": "on or off (default); TensorRT's own default is on",
+        "typing": "strong (default where the version can) or weak (up to 10)",
+        "layers": "NAME:f32,/decoder/*:f32: precisions of nodes in a weakly typed build (up to 10)",
+        "constraints": "obey (default with layers=) or prefer (up to 10)",
+        "timing_cache": "a file of measured kernels, read and written",
+        "plugins": "libraries with plugins: a.so,b.so",
+        "version_compatible": "on: an engine that newer versions of the same major run",
+        "hardware": "ampere_plus or same_cc: an engine for other GPUs too",
+        "capability": "8.9,12.0: the GPUs to build for (TensorRT-RTX)",
+        "build_route": "the compiler's knobs (11.1 and newer), as trtexec --setBuildRoute takes them",
+        "level": "0 to 5: the builder's optimization level",
+        "observe": "unfused (default), debug or outputs: how tensors inside are shown",
+        "narrow": "on: int64 inputs are given as int32 where an engine of TensorRT before 10 wants them so",
+        "summary": "a .json file for the ranges of all tensors that the engine shows, over all samples",
+        "cache": "off: build again in every session",
     },
-    precisions=("f32", "f16", "bf16"),
-    observes=False,
+    precisions=("f32", "f16", "bf16", "int8", "f8e4m3"),
+    observes=True,
     probe=_probe,
     open=_open,
+    isolated=True,
+    builds_for_shapes=True,
 )

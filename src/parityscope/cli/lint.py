@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from parityscope.cli import _options as o
+from parityscope.cli._contained import contained
+from parityscope.cli._networked import Asked, NetworkOption, networked
 from parityscope.cli._output import check_report_file, command_line, hand_over
 from parityscope.errors import Exit
 
@@ -16,6 +20,7 @@ __all__ = ["NAME", "command"]
 
 NAME = "lint"
 
+_ROLES = ("cause", "contributing", "information")
 _EXITS = {"within": Exit.WITHIN, "beyond": Exit.BEYOND, "incomplete": Exit.INCOMPLETE}
 
 
@@ -23,18 +28,38 @@ def command(
     model: o.ModelArgument,
     *,
     formats: Annotated[str, typer.Option(help="Formats it is meant for: f16, bf16, f8e4m3, f8e5m2.")] = "f16,bf16",
+    network: NetworkOption = "",
+    shapes: o.ShapesOption = None,
     format_name: Annotated[str, typer.Option("--format", help="What stdout gets: text, json or html.")] = "text",
     output: Annotated[Path | None, typer.Option("-o", "--output", help="A .html, .json or .txt file as well.")] = None,
     quiet: o.QuietOption = False,
 ) -> int:
     """Reads a model's file and tells what will break in lower precision; exit code 1 if something will."""
+    from parityscope.report.lint import FORMS
+
+    FORMS.check(format_name)
+    check_report_file(output, "-o")
+    if not network:
+        return _told(model, formats, None, format_name, output, quiet=quiet)
+    asked = Asked(candidate=network, shapes=shapes)
+    with tempfile.TemporaryDirectory(prefix="parityscope-network-") as scratch:
+        log = Path(scratch, "build.log")
+        return contained(lambda: _told(model, formats, (asked, log), format_name, output, quiet=quiet), log, "TensorRT")
+
+
+def _told(
+    model: Path, formats: str, network: tuple[Asked, Path] | None, format_name: str, output: Path | None, *, quiet: bool
+) -> int:
     import parityscope
     from parityscope.lint import lint
     from parityscope.report.lint import FORMS, document
 
-    FORMS.check(format_name)
-    check_report_file(output, "-o")
     found = lint(model, o.formats_of(formats))
+    if network is not None:
+        asked, log = network
+        _, more = networked(model, asked, version=parityscope.__version__, command=command_line(), log=log)
+        ordered = sorted((*found.findings, *more), key=lambda finding: _ROLES.index(finding.role))
+        found = replace(found, findings=tuple(ordered))
     held = document(found, version=parityscope.__version__, command=command_line())
     hand_over(FORMS, held, format_name, output)
     if not quiet:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from parityscope.cli import _options as o
+from parityscope.cli._contained import contained
+from parityscope.cli._networked import Asked, FixOption, SettleOption, asked_options
 from parityscope.cli._output import check_report_file, command_line, hand_over
-from parityscope.errors import Exit
+from parityscope.errors import Exit, ParityError
+
+if TYPE_CHECKING:
+    from parityscope.backends.tensorrt_views import NetworkView, Options, Package
 
 __all__ = ["NAME", "command"]
 
@@ -20,7 +26,12 @@ NAME = "network"
 def command(
     model: o.ModelArgument,
     *,
+    candidate: Annotated[str, typer.Option(help="How to build: trt?key=value&... (docs/tensorrt.md).")] = "trt",
+    inputs: o.InputsOption = "",
     shapes: o.ShapesOption = None,
+    fix: FixOption = None,
+    settle: SettleOption = False,
+    settled: Annotated[Path | None, typer.Option(help="Write the settled model here (.onnx).")] = None,
     product: Annotated[str, typer.Option(help="tensorrt or rtx [the first that is installed].")] = "",
     tf32: Annotated[
         bool, typer.Option("--tf32", help="Let products round to TF32, as trtexec does by default.")
@@ -31,16 +42,52 @@ def command(
     quiet: o.QuietOption = False,
 ) -> int:
     """Parses and builds a model with TensorRT and tells what became of every node; exit code 1 if it is refused."""
-    import parityscope
-    from parityscope.backends.tensorrt_views import find_in_view, find_package, network_view
-    from parityscope.report.network import FORMS, document
+    from parityscope.report.network import FORMS
 
     FORMS.check(format_name)
     check_report_file(output, "-o")
-    view = network_view(model, find_package(product), shapes=o.shapes_of(shapes), tf32=tf32, log_file=keep_log)
+    if settled is not None and settled.exists():
+        raise ParityError(f"{settled} exists already", where=str(settled), fix="choose another --settled, or remove it")
+
+    def work(log: Path) -> int:
+        asked = Asked(candidate=candidate, inputs=inputs, shapes=shapes, fix=fix, product=product)
+        package, options = asked_options(model, asked, settle=settle or bool(settled), tf32=tf32)
+        return _told(model, package, options, log, settled, format_name, output, quiet=quiet)
+
+    with tempfile.TemporaryDirectory(prefix="parityscope-network-") as scratch:
+        log = keep_log or Path(scratch, "build.log")
+        return contained(lambda: work(log), log, "TensorRT")
+
+
+def _told(
+    model: Path,
+    package: Package,
+    options: Options,
+    log: Path,
+    settled: Path | None,
+    format_name: str,
+    output: Path | None,
+    *,
+    quiet: bool,
+) -> int:
+    import parityscope
+    from parityscope.backends.tensorrt_views import find_in_view, network_view
+    from parityscope.report.network import FORMS, document
+
+    view = network_view(model, package, options, log_file=log)
+    if settled is not None:
+        _write(view, settled, model)
     held = document(view, find_in_view(view), model=model, version=parityscope.__version__, command=command_line())
     hand_over(FORMS, held, format_name, output)
     if not quiet:
         fates = ", ".join(f"{count} {fate}" for fate, count in sorted(held["fates"].items()))
         print(fates + (f"; the report is {output}" if output else ""), file=sys.stderr)
     return Exit.BEYOND if view.problem else Exit.WITHIN
+
+
+def _write(view: NetworkView, settled: Path, model: Path) -> None:
+    import onnx
+    from onnx.external_data_helper import load_external_data_for_model
+
+    load_external_data_for_model(view.settled, str(model.parent))
+    onnx.save(view.settled, settled)

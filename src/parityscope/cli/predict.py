@@ -9,15 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from parityscope.cli import _options as o
+from parityscope.cli._contained import contained
+from parityscope.cli._networked import Asked, NetworkOption, networked
 from parityscope.cli._output import check_report_file, command_line, hand_over
 from parityscope.errors import Exit
 
 if TYPE_CHECKING:
+    from parityscope.case import Inputs
     from parityscope.forecast import Settings
 
 __all__ = ["NAME", "command"]
 
 NAME = "predict"
+
+_LOG = "build.log"
 
 
 def command(
@@ -26,6 +31,7 @@ def command(
     inputs: o.InputsOption = "",
     formats: Annotated[str, typer.Option(help="Formats: f16, bf16, tf32, f8e4m3, f8e5m2.")] = "f16,bf16,tf32",
     profile: Annotated[str, typer.Option(help="The engine whose fusion is simulated.")] = "none",
+    network: NetworkOption = "",
     outputs_only: Annotated[bool, typer.Option("--outputs-only", help="Leave the layers out.")] = False,
     preprocess: o.PreprocessOption = "",
     stacked: o.StackedOption = False,
@@ -45,14 +51,20 @@ def command(
     check_report_file(output, "-o")
     names = o.formats_of(formats)
     settings = Settings(profile=profile, layers=not outputs_only, introduced=not outputs_only, memory=o.size_of(memory))
+    data = {"preprocess": preprocess, "stacked": stacked, "samples": samples, "seed": seed}
+
+    def work(scratch: Path) -> int:
+        document = _document(
+            model, inputs, scratch, names, settings, shapes=shapes, data=data, network=network, quiet=quiet
+        )
+        hand_over(FORMS, document, format_name, output)
+        if not quiet:
+            verdict = "an output is lost" if document["lost"] else "no output is lost"
+            print(verdict + (f"; the report is {output}" if output else ""), file=sys.stderr)
+        return Exit.BEYOND if document["lost"] else Exit.WITHIN
+
     with o.spool() as scratch:
-        data = {"preprocess": preprocess, "stacked": stacked, "samples": samples, "seed": seed}
-        document = _document(model, inputs, scratch, names, settings, shapes=shapes, data=data, quiet=quiet)
-    hand_over(FORMS, document, format_name, output)
-    if not quiet:
-        verdict = "an output is lost" if document["lost"] else "no output is lost"
-        print(verdict + (f"; the report is {output}" if output else ""), file=sys.stderr)
-    return Exit.BEYOND if document["lost"] else Exit.WITHIN
+        return contained(lambda: work(scratch), scratch / _LOG, "TensorRT") if network else work(scratch)
 
 
 def _document(
@@ -64,6 +76,7 @@ def _document(
     *,
     shapes: list[str] | None,
     data: dict[str, Any],
+    network: str,
     quiet: bool,
 ) -> dict[str, Any]:
     import parityscope
@@ -74,4 +87,18 @@ def _document(
     model = load_model(path)
     loaded = load_inputs(model, inputs or None, spool=scratch, shapes=o.shapes_of(shapes) or None, **data)
     found = forecast(model, loaded, names, settings, progress=o.progress_for(quiet=quiet))
-    return document(found, model, loaded, version=parityscope.__version__, command=command_line())
+    held = document(found, model, loaded, version=parityscope.__version__, command=command_line())
+    return held | _network(path, network, loaded, held, scratch / _LOG) if network else held
+
+
+def _network(path: Path, target: str, loaded: Inputs, held: dict[str, Any], log: Path) -> dict[str, Any]:
+    """What TensorRT makes of the model, for the samples' shapes: its document, and a statement of each thing that matters."""
+    import parityscope
+
+    sizes = tuple({name: array.shape for name, array in sample.arrays.items()} for sample in loaded)
+    asked = Asked(candidate=target, sizes=sizes)
+    network, findings = networked(path, asked, version=parityscope.__version__, command=command_line(), log=log)
+    fates = ", ".join(f"{count} {fate}" for fate, count in sorted(network["fates"].items()))
+    said = [f"{network['built_by']} builds it: {fates}"] if not network["problem"] else []
+    said += [f"{one.code} {one.title}: {one.claim}" for one in findings]
+    return {"network": network, "statements": [*held["statements"], *said]}

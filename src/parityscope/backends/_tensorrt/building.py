@@ -10,9 +10,9 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from parityscope.backends._tensorrt.configuring import configuration, keep_timing_cache, network_flags
 from parityscope.backends._tensorrt.layers import (
     NetworkLayer,
     NetworkTensor,
@@ -21,27 +21,40 @@ from parityscope.backends._tensorrt.layers import (
     network_tensor,
 )
 from parityscope.backends._tensorrt.logger import logging_to
+from parityscope.backends._tensorrt.marking import Marked, Marks, mark, registered
 from parityscope.backends._tensorrt.naming import Renamed, named
+from parityscope.backends._tensorrt.options import Options
+from parityscope.backends._tensorrt.plugins import load_plugins
+from parityscope.backends._tensorrt.precisions import ask_for
+from parityscope.backends._tensorrt.profiles import sizes
+from parityscope.backends._tensorrt.settling import Settled, settle
 from parityscope.errors import ParityError
 from parityscope.logs import Log, read_log
 from parityscope.logs._records import Unparsed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from parityscope.backends._tensorrt.api import Builder, Network
     from parityscope.backends._tensorrt.packages import Package
 
 __all__ = ["Built", "build"]
 
-
-_WEAK_FLAGS = MappingProxyType({"f16": "FP16", "bf16": "BF16"})
+_PLAIN = Options()
+_TYPES = {"f32": "FLOAT", "f16": "HALF", "bf16": "BF16", "int8": "INT8"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """What parser and builder made of a file. `plan` is None when nothing was built, and `problem` says why."""
+    """What parser and builder made of a file. `plan` is None when nothing was built, and `problem` says why.
+
+    `renamed` are the nodes of the file, `settled` what was decided before TensorRT saw them (None: nothing was), `marked` the
+    tensors that the engine shows besides its outputs.
+    """
 
     renamed: Renamed
+    settled: Settled | None
+    marked: Marked
     log: Log
     inputs: tuple[NetworkTensor, ...]
     outputs: tuple[NetworkTensor, ...]
@@ -53,32 +66,29 @@ class Built:
 
 
 def build(
-    path: Path,
-    package: Package,
-    *,
-    shapes: Mapping[str, Sequence[int]] = MappingProxyType({}),
-    tf32: bool = False,
-    precision: str = "",
-    log_file: Path | None = None,
+    path: Path, package: Package, options: Options = _PLAIN, *, marks: Marks | None = None, log_file: Path | None = None
 ) -> Built:
-    """Parses the model at `path` and builds an engine for exactly `shapes`; `log_file` keeps the builder's verbose log.
-
-    With a `precision` ("f16", "bf16") the network is weakly typed and the builder may use it: TensorRT 8 to 10 only.
+    """Parses the model at `path` and builds an engine; `log_file` keeps the builder's verbose log.
 
     Raises:
-        ParityError: the file is no ONNX model, or a dynamic input has no shape in `shapes`.
+        ParityError: the file is no ONNX model, a dynamic input has no shape, or an option cannot be met.
     """
     started = time.perf_counter()
-    renamed = named(path, shapes)
-    wanted = _Wanted(path=path, package=package, shapes=shapes, tf32=tf32, precision=precision)
+    renamed = named(path, sizes(options.shapes))
+    settled = None
+    if options.settle:
+        settled = settle(renamed.message, sizes(options.shapes), options.values, folder=path.parent)
+    wanted = _Wanted(path=path, package=package, options=options, marks=marks)
     with tempfile.TemporaryDirectory(prefix="parityscope-trt-") as scratch:
         kept = log_file or Path(scratch, "build.log")
-        with kept.open("w", encoding="utf-8") as lines, logging_to(package.module, lines) as logger:
-            made = _make(wanted, renamed, logger)
+        with kept.open("w", encoding="utf-8", buffering=1) as lines, logging_to(package.module, lines) as logger:
+            made = _make(wanted, renamed, logger, kept)
         log = read_log(kept)
     refused = made.refused or log.refused
     return Built(
         renamed=renamed,
+        settled=settled,
+        marked=made.marked,
         log=log,
         inputs=made.inputs,
         outputs=made.outputs,
@@ -94,9 +104,8 @@ def build(
 class _Wanted:
     path: Path
     package: Package
-    shapes: Mapping[str, Sequence[int]]
-    tf32: bool
-    precision: str
+    options: Options
+    marks: Marks | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,67 +113,48 @@ class _Made:
     inputs: tuple[NetworkTensor, ...]
     outputs: tuple[NetworkTensor, ...]
     layers: tuple[NetworkLayer, ...]
+    marked: Marked
     refused: tuple[Unparsed, ...]
     plan: bytes | None
     problem: str
 
 
-def _make(wanted: _Wanted, renamed: Renamed, logger: Any) -> _Made:
-    trt = wanted.package.module
-    builder = trt.Builder(logger)
-    network = builder.create_network(_flags(wanted.package, wanted.precision))
+def _make(wanted: _Wanted, renamed: Renamed, logger: Any, log: Path) -> _Made:
+    trt, options = wanted.package.module, wanted.options
+    builder: Builder = trt.Builder(logger)
+    load_plugins(builder.get_plugin_registry(), options.plugins)
+    network: Network = builder.create_network(network_flags(options, wanted.package))
     parser = trt.OnnxParser(network, logger)
     parsed = parser.parse(renamed.message.SerializeToString(), str(wanted.path))
+    inputs = tuple(network_tensor(each) for each in network_inputs(network))
     layers = tuple(network_layers(network))
-    plan, problem = None, "the parser refused the model"
+    plan, problem, marked = None, "the parser refused the model", Marked()
     if parsed:
-        serialized = builder.build_serialized_network(network, _configured(builder, network, wanted))
+        if options.layers:
+            types = {name: getattr(trt.DataType, word) for name, word in _TYPES.items() if hasattr(trt.DataType, word)}
+            ask_for((network.get_layer(index) for index in range(network.num_layers)), options.layers, types)
+        try:
+            config = configuration(builder, inputs, options, wanted.package)
+        except ParityError as error:
+            raise ParityError(error.problem, where=error.where or str(wanted.path), fix=error.fix) from None
+        if wanted.marks is not None:
+            logger.sink.flush()
+            with log.open(encoding="utf-8") as lines:
+                marked = mark(network, wanted.marks, registered(lines))
+        serialized = builder.build_serialized_network(network, config)
         plan = bytes(memoryview(serialized)) if serialized is not None else None
         problem = "" if plan is not None else "the builder refused the network"
+        if plan is not None:
+            keep_timing_cache(config, options)
     return _Made(
-        inputs=tuple(network_tensor(each) for each in network_inputs(network)),
+        inputs=inputs,
         outputs=tuple(network_tensor(network.get_output(index)) for index in range(network.num_outputs)),
         layers=layers,
+        marked=marked,
         refused=tuple(_refusals(parser)),
         plan=plan,
         problem=problem,
     )
-
-
-def _flags(package: Package, precision: str) -> int:
-    flags = package.module.NetworkDefinitionCreationFlag
-    wanted = 0
-    if package.strongly_typed and not precision and hasattr(flags, "STRONGLY_TYPED"):
-        wanted |= 1 << int(flags.STRONGLY_TYPED)
-    if package.numbers[0] < 10 and hasattr(flags, "EXPLICIT_BATCH"):
-        wanted |= 1 << int(flags.EXPLICIT_BATCH)
-    return wanted
-
-
-def _configured(builder: Any, network: Any, wanted: _Wanted) -> Any:
-    trt, shapes = wanted.package.module, wanted.shapes
-    config = builder.create_builder_config()
-    config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
-    if wanted.tf32:
-        config.set_flag(trt.BuilderFlag.TF32)
-    else:
-        config.clear_flag(trt.BuilderFlag.TF32)
-    if wanted.precision in _WEAK_FLAGS:
-        config.set_flag(getattr(trt.BuilderFlag, _WEAK_FLAGS[wanted.precision]))
-    profile = builder.create_optimization_profile()
-    dynamic = [tensor for tensor in network_inputs(network) if -1 in tuple(tensor.shape)]
-    missing = [tensor.name for tensor in dynamic if tensor.name not in shapes]
-    if missing:
-        raise ParityError(
-            f"input {missing[0]!r} has dynamic dimensions and no shape",
-            where=str(wanted.path),
-            fix=" ".join(f"--shapes {name}:1x3x224x224" for name in missing) + " (with sizes that you use)",
-        )
-    for tensor in dynamic:
-        profile.set_shape(tensor.name, *[tuple(shapes[tensor.name])] * 3)
-    if dynamic:
-        config.add_optimization_profile(profile)
-    return config
 
 
 def _refusals(parser: Any) -> list[Unparsed]:

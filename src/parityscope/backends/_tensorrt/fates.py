@@ -7,15 +7,17 @@
 * **removed**: it hands its input on (Identity, Dropout), or nothing reads its output.
 * **refused**: the parser refused it, or nothing was built.
 
-The first that applies holds, but folded comes before absorbed.
+The first that applies holds, but folded comes before absorbed. What was decided before TensorRT saw the model (`settling.py`)
+is folded or removed with the reason that was given there.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from parityscope.backends._tensorrt.naming import described
 from parityscope.logs import layer_of
 
 if TYPE_CHECKING:
@@ -61,15 +63,29 @@ class Wordless:
 
 def node_fates(built: Built) -> tuple[NodeFate, ...]:
     """What became of every node of the file, in the order of the file."""
-    nodes = built.renamed.nodes
+    if built.settled is None:
+        return _seen(built, built.renamed)
+    gone = built.settled.gone
+    seen = {fate.node: fate for fate in _seen(built, described(built.settled.message))}
+    return tuple(
+        _fate(node, gone[node.name].fate, (), gone[node.name].reason)
+        if node.name in gone
+        else replace(seen[node.name], index=node.index)
+        for node in built.renamed.nodes
+    )
+
+
+def _seen(built: Built, renamed: Renamed) -> tuple[NodeFate, ...]:
+    """What became of the nodes that TensorRT saw."""
+    nodes = renamed.nodes
     if built.plan is None:
         refused = {each.node: each.reason for each in built.refused}
         return tuple(_fate(node, "refused", (), refused.get(node.name, "nothing was built")) for node in nodes)
     kernels = _kernels(built.log)
     regions = {node for members in built.log.foreign.values() for node in members}
     made = {layer.node for layer in built.layers if not layer.helper} | set(built.log.made.values())
-    folded = _folded(built.renamed)
-    around = _Around(built.renamed, kernels)
+    folded = _folded(renamed)
+    around = _Around(renamed, kernels)
     found = []
     for node in nodes:
         if node.name in kernels:

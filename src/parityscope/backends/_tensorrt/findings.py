@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+from parityscope.backends._tensorrt.asked import unmet
 from parityscope.logs import find
-from parityscope.records import Finding
+from parityscope.records import Finding, OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,11 +17,18 @@ if TYPE_CHECKING:
 __all__ = ["find_in_view"]
 
 _SURE = "read from the network and the engine"
+_SHOWN = 8  # layers in a claim (chosen); the details hold them all
+# Refusals of the builder that are gone once everything that shapes and constants decide is computed (all measured).
+_SETTLED = re.compile(
+    r"kUNDEFINED failed|Quantized constant .* is only allowed before DQ|SqueezeLayer without an axes input"
+)
+_NO_PLUGIN = re.compile(r"[Pp]lugin not found|[Cc]annot find plugin|could not find plugin|No importer registered")
 
 
 def find_in_view(view: NetworkView) -> tuple[Finding, ...]:
-    """Findings: those of the build's log, the refusal, and the order of inputs."""
-    return (*_refused(view), *_order(view), *(one for one in find(view.log) if one.code != "EXP201"))
+    """Findings: those of the build's log, the refusal, the order of inputs, and types that were not honoured."""
+    logged = (one for one in find(view.log) if one.code != "EXP201")
+    return (*_refused(view), *_order(view), *_not_honoured(view), *logged)
 
 
 def _refused(view: NetworkView) -> Iterator[Finding]:
@@ -31,7 +40,48 @@ def _refused(view: NetworkView) -> Iterator[Finding]:
             claim=view.problem,
             confidence=1.0,
             confidence_from=_SURE,
+            repairs=tuple(_ways_out(view)),
             details={"nodes": [node.node for node in view.nodes if node.reason != "nothing was built"]},
+        )
+
+
+def _ways_out(view: NetworkView) -> Iterator[OfferedRepair]:
+    if _SETTLED.search(view.problem) and view.settled is None:
+        # An input of one number (a sample rate, a flag) is what branches are decided by.
+        deciding = [
+            tensor.name for tensor in view.inputs if not tensor.shape and tensor.dtype.startswith(("int", "bool"))
+        ]
+        fixes = "".join(f" --fix {name}=VALUE" for name in deciding)
+        yield OfferedRepair(
+            repair="settle",
+            text="compute what shapes and constants decide beforehand"
+            + (f", with {', '.join(deciding)} fixed to the value that is used" if deciding else "")
+            + ": branches and eight-bit constants are then gone",
+            command=f"parityscope network model.onnx --settle{fixes} --settled settled.onnx",
+        )
+    if _NO_PLUGIN.search(view.problem):
+        yield OfferedRepair(
+            repair="plugin",
+            text="load the library that has this operator as a plugin",
+            command="parityscope network model.onnx --candidate 'trt?plugins=libmyplugin.so'",
+        )
+
+
+def _not_honoured(view: NetworkView) -> Iterator[Finding]:
+    missed = unmet(view.executed.layers)
+    if missed:
+        shown = ", ".join(f"{layer.name} (asked {layer.asked}, writes {layer.stored})" for layer in missed[:_SHOWN])
+        yield Finding(
+            code="CST204",
+            title="precision not honoured inside a fused layer",
+            role="contributing",
+            claim=f"{len(missed)} layers of the engine write a narrower type than their nodes were asked for: {shown}",
+            confidence=1.0,
+            confidence_from=_SURE,
+            details={
+                "layers": [layer.name for layer in missed],
+                "nodes": sorted({n for one in missed for n in one.nodes}),
+            },
         )
 
 

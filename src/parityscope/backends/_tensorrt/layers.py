@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from parityscope.logs.names import metadata_nodes
+
+if TYPE_CHECKING:
+    from parityscope.backends._tensorrt.api import Network
 
 __all__ = ["NetworkLayer", "NetworkTensor", "network_inputs", "network_layers", "network_tensor"]
 
@@ -34,11 +37,11 @@ class NetworkLayer:
     types: tuple[str, ...]
 
 
-def network_inputs(network: Any) -> list[Any]:
+def network_inputs(network: Network) -> list[Any]:
     return [network.get_input(index) for index in range(network.num_inputs)]
 
 
-def network_layers(network: Any) -> list[NetworkLayer]:
+def network_layers(network: Network) -> list[NetworkLayer]:
     found = []
     names: list[tuple[list[str], list[str]]] = []
     for index in range(network.num_layers):

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 from typing import TYPE_CHECKING, Any, TextIO
+
+from parityscope.backends._process import IN_CHILD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +23,8 @@ def logging_to(trt: Any, lines: TextIO) -> Iterator[Any]:
     """The process's one logger, writing what TensorRT says to `lines` in the form of its own Python logger.
 
     TensorRT keeps the first logger that it is given for as long as the process lives, and calls it from any object; one that
-    is gone is a crash. So there is one for each package, it is never freed, and it writes nothing outside of a build.
+    is gone is a crash. So there is one for each package, it is never freed, and outside of this context it writes nothing. In a
+    child process stderr gets every line too, so that the last ones are there when TensorRT takes the process with it.
     """
     name = trt.__name__
     if name not in _LOGGERS:
@@ -28,9 +33,11 @@ def logging_to(trt: Any, lines: TextIO) -> Iterator[Any]:
             sink: TextIO | None = None
 
             def log(self, severity: Any, text: str) -> None:
+                letter = {"VERBOSE": "V", "INFO": "I", "WARNING": "W"}.get(severity.name, "E")
                 if self.sink is not None:
-                    letter = {"VERBOSE": "V", "INFO": "I", "WARNING": "W"}.get(severity.name, "E")
                     self.sink.write(f"[TRT] [{letter}] {text}\n")
+                if IN_CHILD in os.environ:
+                    sys.stderr.write(f"[TRT] [{letter}] {text}\n")
 
         _LOGGERS[name] = Logger()
     logger = _LOGGERS[name]

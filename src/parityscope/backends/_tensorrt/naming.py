@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["NamedNode", "Renamed", "named"]
+__all__ = ["NamedNode", "Renamed", "described", "named"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,30 +57,38 @@ def named(path: Path, shapes: Mapping[str, Sequence[int]]) -> Renamed:
     """
     message = read_message(path)
     used: set[str] = set()
-    nodes: list[NamedNode] = []
     renamed = 0
+    computing = 0
     for node, index in _nodes(message.graph):
-        name = node.name or f"{node.op_type}#{index if index >= 0 else node.output[0]}"
+        # As sites are named: by the place among the nodes that compute.
+        place = index if node.op_type == "Constant" else computing
+        name = node.name or f"{node.op_type}#{place if index >= 0 else node.output[0]}"
+        computing += index >= 0 and node.op_type != "Constant"
         while name in used:
             name += "'"
         renamed += name != node.name
         node.name = name
         used.add(name)
-        nodes.append(
+    return described(message, renamed=renamed, shared_symbols=_split_symbols(message.graph, shapes))
+
+
+def described(message: Any, *, renamed: int = 0, shared_symbols: tuple[str, ...] = ()) -> Renamed:
+    """What a message whose nodes have names of their own holds."""
+    initializers = frozenset(tensor.name for tensor in message.graph.initializer)
+    return Renamed(
+        message=message,
+        nodes=tuple(
             NamedNode(
-                name=name,
+                name=node.name,
                 op_type=node.op_type,
                 index=index,
                 inputs=tuple(node.input),
                 outputs=tuple(node.output),
             )
-        )
-    initializers = frozenset(tensor.name for tensor in message.graph.initializer)
-    return Renamed(
-        message=message,
-        nodes=tuple(nodes),
+            for node, index in _nodes(message.graph)
+        ),
         renamed=renamed,
-        shared_symbols=_split_symbols(message.graph, shapes),
+        shared_symbols=shared_symbols,
         inputs=tuple(value.name for value in message.graph.input if value.name not in initializers),
         outputs=frozenset(_outputs(message.graph)),
         initializers=initializers,

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from parityscope.backends._tensorrt.asked import asked_of, requested_of, with_asked
 from parityscope.backends._tensorrt.building import Built, build
 from parityscope.backends._tensorrt.fates import NodeFate, Wordless, node_fates, wordless_layers
+from parityscope.backends._tensorrt.options import Options
 from parityscope.records import ExecutedGraph, ExecutedLayer, Skip
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from parityscope.backends._tensorrt.layers import NetworkTensor
     from parityscope.backends._tensorrt.packages import Package
     from parityscope.logs import EngineLayer, Log
 
-__all__ = ["NetworkView", "executed_graph", "network_view"]
+__all__ = ["NetworkView", "described_by", "executed_graph", "network_view"]
 
 _FORMATS = {
     "Float": "f32",
@@ -30,7 +32,7 @@ _FORMATS = {
     "Fp8": "f8e4m3",
     "Int8": "int8",
 }
-_WEIGHT = {"f8e4m3": 0, "f16": 1, "bf16": 2, "f32": 3}
+_WEIGHT = {"f8e4m3": 0, "f16": 1, "bf16": 2, "tf32": 3, "f32": 4}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +42,8 @@ class NetworkView:
     `inputs` are in the order of the network, `engine_inputs` in that of the engine (the order in which a program that binds by
     position must feed it) and `file_inputs` in that of the file. `helpers` counts the layers that the parser added for no
     node of their own (constants, broadcasts, casts), `unmapped` are constants that no layer reads, and `types` are the types
-    that the network's layers write.
+    that the network's layers write. `fixed` are inputs that became constants, `settled` the message that TensorRT saw instead
+    of the file's (None: the file's), `executed` the engine's layers with what their nodes were asked for.
     """
 
     version: str
@@ -60,31 +63,31 @@ class NetworkView:
     problem: str
     log: Log
     skipped: tuple[Skip, ...]
+    fixed: tuple[str, ...] = ()
+    settled: Any = None
+    executed: ExecutedGraph = field(default_factory=lambda: ExecutedGraph(layers=()))
 
 
 def network_view(
-    path: Path,
-    package: Package,
-    *,
-    shapes: Mapping[str, Sequence[int]],
-    tf32: bool = False,
-    log_file: Path | None = None,
+    path: Path, package: Package, options: Options | None = None, *, log_file: Path | None = None
 ) -> NetworkView:
-    """Parses and builds the model at `path` for exactly `shapes`.
+    """Parses and builds the model at `path`.
 
     Raises:
-        ParityError: the file is no ONNX model, or a dynamic input has no shape.
+        ParityError: the file is no ONNX model, a dynamic input has no shape, or an option cannot be met.
     """
-    return view_of(build(path, package, shapes=shapes, tf32=tf32, log_file=log_file), package)
+    options = options or Options()
+    return view_of(build(path, package, options, log_file=log_file), package, options)
 
 
-def view_of(built: Built, package: Package) -> NetworkView:
-    """The view of what was built."""
+def view_of(built: Built, package: Package, options: Options) -> NetworkView:
+    """The view of what was built with `options`."""
     log = built.log
+    asked = asked_of(built.renamed.message, options)
     types: Counter[str] = Counter(dtype for layer in built.layers for dtype in layer.types)
     return NetworkView(
         version=f"{package.module.__name__} {package.version}",
-        file_inputs=built.renamed.inputs,
+        file_inputs=tuple(name for name in built.renamed.inputs if name not in options.values),
         inputs=built.inputs,
         outputs=built.outputs,
         engine_inputs=tuple(tensor.name for tensor in log.tensors if tensor.mode == "input"),
@@ -100,27 +103,48 @@ def view_of(built: Built, package: Package) -> NetworkView:
         problem=built.problem,
         log=log,
         skipped=tuple(_skips(built)),
+        fixed=built.settled.fixed if built.settled else (),
+        settled=built.settled.message if built.settled else None,
+        executed=described_by(options, asked)(log.layers),
     )
+
+
+def described_by(options: Options, asked: Mapping[str, str]) -> Callable[[Sequence[EngineLayer]], ExecutedGraph]:
+    """What tells an engine that was built with `options`, whose nodes were asked for the formats `asked`, by its layers."""
+    requested = requested_of(asked, options.precision)
+
+    def told(layers: Sequence[EngineLayer]) -> ExecutedGraph:
+        graph = with_asked(executed_graph(layers, requested), asked)
+        # TF32 is no type of an engine: it is how products of FP32 may be rounded, and not every kernel's name tells.
+        if options.tf32 and requested == "f32":
+            executed = "tf32" if graph.executed == "f32" else graph.executed
+            return replace(graph, requested="tf32", executed=executed)
+        return graph
+
+    return told
 
 
 def executed_graph(
     layers: Sequence[EngineLayer], requested: str, seconds: Mapping[str, float] = MappingProxyType({})
 ) -> ExecutedGraph:
-    """The engine's layers as an `ExecutedGraph`; what it computes in is the lowest float type that any of them writes.
+    """The engine's layers as an `ExecutedGraph`.
 
-    `seconds` are the layers' times by name, where a profile was taken.
+    What it computes in is the lowest float type that any of them writes, or rounds to. `seconds` are the layers' times by name,
+    where a profile was taken.
     """
+    written = [next((_FORMATS[each] for each in layer.types if each in _FORMATS), "") for layer in layers]
     found = [
         ExecutedLayer(
             name=layer.name,
             layer_type=layer.kind,
             nodes=layer.nodes,
-            precision=next((_FORMATS[each] for each in layer.types if each in _FORMATS), ""),
-            stored=next((_FORMATS[each] for each in layer.types if each in _FORMATS), ""),
+            # NVIDIA's kernels that round to TF32 have it in their names, and write FP32.
+            precision="tf32" if stored == "f32" and "tf32" in layer.tactic.lower() else stored,
+            stored=stored,
             kernel=layer.tactic,
             seconds=seconds.get(layer.name),
         )
-        for layer in layers
+        for layer, stored in zip(layers, written, strict=True)
     ]
     held = {layer.precision for layer in found if layer.nodes and layer.precision in _WEIGHT}
     executed = min(held, key=lambda name: _WEIGHT[name], default=requested)

@@ -35,6 +35,11 @@ class Package:
     version: str
 
     @property
+    def title(self) -> str:
+        """What NVIDIA calls it."""
+        return "TensorRT-RTX" if self.product == "rtx" else "TensorRT"
+
+    @property
     def numbers(self) -> tuple[int, ...]:
         """The version as numbers: "10.13.2.6" is (10, 13, 2, 6)."""
         return tuple(int(part) for part in self.version.split(".") if part.isdigit())

@@ -58,8 +58,10 @@ def check_plan(content: bytes, path: Path, package: Package) -> None:
             fix="copy it again",
         )
     ours = ".".join(str(number) for number in package.numbers[:3])
-    # Engines load in the version that built them, unless they were built version-compatible: within one major version.
-    if version.split(".")[0] != ours.split(".")[0]:
+    # Engines load in the version that built them, unless they were built version-compatible: within one major version. Those of
+    # TensorRT-RTX in none but their own, which its reader says where there is a GPU.
+    same = 3 if product == "rtx" else 1
+    if version.split(".")[:same] != ours.split(".")[:same]:
         raise ParityError(
             f"{path.name} was built by {_TITLES[product]} {version}; {ours} is installed",
             where=str(path),

@@ -1,126 +1,174 @@
-"""Runs an engine, strictly by name. NOT RUN: written from NVIDIA's documentation of 8.6 to 11, on which the calls agree.
+"""Sessions of an engine, strictly by name. NOT RUN on a GPU: written from NVIDIA's documentation of 8.6 to 11.
 
 The calls are those that all these versions have: I/O tensors by name, `set_input_shape`, `set_tensor_address`,
-`execute_async_v3`. Device memory is Polygraphy's (it calls the CUDA runtime by itself and needs no other package).
+`execute_async_v3`; `api.py` has them as types. What is decided here is as little as possible: names, types, shapes and profiles
+are checked in `iotensors.py`, one run is `executing.py`, bytes are read in `decoding.py`, and what an engine shows is taken in by
+`listening.py`, all of which is tested without a GPU.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import math
+import tempfile
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from parityscope.backends import Session
+from parityscope.backends._tensorrt.borders import border_values, whole_regions, with_site_names
+from parityscope.backends._tensorrt.debugging import listen
+from parityscope.backends._tensorrt.executing import Work, run_once
 from parityscope.backends._tensorrt.inspector import engine_layers
-from parityscope.backends._tensorrt.network import executed_graph
+from parityscope.backends._tensorrt.iotensors import (
+    check_engine,
+    check_fixed,
+    io_facts,
+    narrowed,
+    widened,
+)
+from parityscope.backends._tensorrt.listening import Heard
+from parityscope.backends._tensorrt.memory import opened_device
+from parityscope.backends._tensorrt.summarizing import write_summary
+from parityscope.case.extending import inferred_shapes
 from parityscope.errors import ParityError
+from parityscope.records import Skip
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    import numpy as np
+
+    from parityscope.backends._tensorrt.api import Engine
+    from parityscope.backends._tensorrt.loading import Loaded
+    from parityscope.backends._tensorrt.marking import Marked
     from parityscope.backends._tensorrt.packages import Package
-    from parityscope.case import Sample
+    from parityscope.case import Model, Sample
+    from parityscope.logs import EngineLayer
+    from parityscope.records import ExecutedGraph
 
-__all__ = ["open_engine"]
+__all__ = ["Asked", "open_engine"]
 
-# Every byte of an output before a run: NaN in each float format, and -1 in integers, where nothing was written.
-_POISON = 0xFF
-_FIX = "build the engine again on this machine, or leave engine= out"
+_BUDGET = 1 << 29  # bytes of shown tensors in memory, chosen: what is more goes to mapped files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a session is asked for.
+
+    `tensors` are those wanted besides the outputs, `marked` what the engine was built to show, `describe` makes the executed
+    graph of the engine's layers, `disturbs` says how looking changed the engine. `nodes` are the names that nodes had during
+    the build -> those of their sites, `reads` tells which nodes each of them reads. `fixed` are inputs of the model that
+    became constants of the engine, `narrow` lets int64 stand for int32. `summary` is a file for the ranges of all tensors that
+    the engine shows.
+    """
+
+    describe: Callable[[Sequence[EngineLayer]], ExecutedGraph]
+    tensors: tuple[str, ...] = ()
+    marked: Marked
+    disturbs: str = "none"
+    where: str = ""
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    reads: Callable[[], Mapping[str, Sequence[str]]] = dict
+    fixed: Mapping[str, np.ndarray] = field(default_factory=dict)
+    narrow: bool = False
+    summary: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @contextlib.contextmanager
-def open_engine(plan: bytes, package: Package, *, where: str, requested: str) -> Iterator[Session]:
-    """A session of the engine in `plan`.
+def open_engine(loaded: Loaded, package: Package, model: Model, asked: Asked) -> Iterator[Session]:
+    """A session of an engine.
 
     Raises:
-        ParityError: TensorRT refuses the engine, or Polygraphy is not installed.
+        ParityError: it is not the model's, cannot be fed by name, or there is no memory for it.
     """
-    try:
-        from polygraphy import cuda
-    except ImportError as error:
-        raise ParityError("running an engine needs Polygraphy", fix="pip install 'parityscope[tensorrt]'") from error
-    trt = package.module
-    logger = trt.Logger(trt.Logger.WARNING)
-    runtime = trt.Runtime(logger)
-    engine = runtime.deserialize_cuda_engine(plan)
-    if engine is None:
-        raise ParityError("TensorRT refuses the engine; its own words are on stderr", where=where, fix=_FIX)
+    engine = loaded.engine
+    facts = io_facts(engine)
+    layers = with_site_names(_inspected(package.module, engine), asked.nodes, model.sites)
+    layers = whole_regions(layers, asked.reads())
+    names = _shown_as(engine, layers, model, asked)
+    inputs = [value.name for value in model.inputs if value.name not in asked.fixed]
+    check_engine(facts, inputs, [value.name for value in model.outputs], asked.where)
     context = engine.create_execution_context()
     if context is None:
-        raise ParityError("TensorRT has no memory for the engine", where=where, fix="free memory of the GPU")
-    with cuda.Stream() as stream:
+        raise ParityError(
+            "TensorRT has no memory for the engine",
+            where=asked.where,
+            fix="free memory of the GPU, or build with smaller largest shapes",
+        )
+    with tempfile.TemporaryDirectory(prefix="parityscope-trt-") as folder, opened_device() as device:
+        heard = listener = None
+        known: dict[object, Mapping[str, tuple[int, ...]]] = {}
+        if asked.tensors or asked.summary:
+            heard = Heard(
+                names=names,
+                budget=_BUDGET,
+                folder=Path(folder),
+                keeps=bool(asked.tensors),
+                summarizes=asked.summary is not None,
+            )
+            # Outputs that were marked come back as outputs; TensorRT before 10 has nothing else.
+            if hasattr(package.module, "IDebugListener"):
+                listener = listen(package, context, heard, device)
 
         def run(sample: Sample) -> Mapping[str, np.ndarray]:
+            check_fixed(asked.fixed, sample.arrays, sample.name, asked.where)
+            if heard is not None:
+                heard.clear()
+                heard.shapes = _shapes(model, {name: array.shape for name, array in sample.arrays.items()}, known)
+            if asked.narrow:
+                sample = replace(sample, arrays=narrowed(facts, sample.arrays, sample.name, asked.where))
             with contextlib.ExitStack() as memory:
-                return _run(trt, engine, context, sample, stream, memory)
+                work = Work(package=package, context=context, device=device, memory=memory, where=asked.where)
+                found = run_once(work, facts, sample)
+            if asked.narrow:
+                found = widened(found, {value.name: value.dtype for value in model.outputs})
+            if heard is not None and asked.summary is not None:
+                write_summary(asked.summary, heard.summaries, engine=asked.where)
+            named = {names.get(name, name): array for name, array in found.items()}
+            if heard is None:
+                return named
+            return named | {name: array for name, array in heard.arrays.items() if name.split("#")[0] in asked.tensors}
 
         yield Session(
             run=run,
-            executed=executed_graph(_inspected(trt, engine), requested or "f32"),
-            environment={"tensorrt": f"{trt.__name__} {package.version}"},
+            disturbs=asked.disturbs,
+            executed=asked.describe(layers),
+            absent=(*asked.marked.absent, *_not_shown(asked, names)),
+            environment=asked.environment,
         )
+        # The context calls the listener for as long as it lives.
+        del listener
 
 
-def _run(trt: Any, engine: Any, context: Any, sample: Sample, stream: Any, memory: Any) -> dict[str, np.ndarray]:
-    from polygraphy import cuda
-
-    names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
-    inputs = [name for name in names if engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT]
-    if absent := [name for name in inputs if name not in sample.arrays]:
-        raise ParityError(
-            f"sample {sample.name} has no input {absent[0]!r}", fix=f"the engine wants {', '.join(inputs)}"
-        )
-    for name in inputs:
-        array = np.ascontiguousarray(_checked(trt, engine, name, sample.arrays[name]))
-        if not context.set_input_shape(name, array.shape):
-            raise ParityError(
-                f"the engine's profile does not cover shape {list(array.shape)} of input {name!r}",
-                fix="build the engine for the shapes of the samples",
-            )
-        device = memory.enter_context(cuda.DeviceArray(shape=array.shape, dtype=array.dtype))
-        device.copy_from(array, stream)
-        context.set_tensor_address(name, device.ptr)
-    results: dict[str, tuple[Any, np.ndarray]] = {}
-    for name in names:
-        if name in inputs:
-            continue
-        shape, dtype = tuple(context.get_tensor_shape(name)), _numpy(trt, engine, name)
-        nbytes = math.prod(shape) * dtype.itemsize
-        host = np.full(nbytes, _POISON, dtype=np.uint8).view(dtype).reshape(shape)
-        device = memory.enter_context(cuda.DeviceArray(shape=host.shape, dtype=host.dtype))
-        device.copy_from(host, stream)
-        context.set_tensor_address(name, device.ptr)
-        results[name] = device, host
-    if not context.execute_async_v3(stream.ptr):
-        raise ParityError(f"TensorRT failed while running sample {sample.name}", fix="its own words are on stderr")
-    for device, host in results.values():
-        device.copy_to(host, stream)
-    stream.synchronize()
-    return {name: host for name, (_, host) in results.items()}
+def _shown_as(engine: Engine, layers: Sequence[EngineLayer], model: Model, asked: Asked) -> dict[str, str]:
+    """The tensors that the engine shows while it runs, or has as outputs, by its names -> those asked for."""
+    told = {**border_values(layers, model.sites), **asked.marked.names}
+    outputs = {engine.get_tensor_name(index) for index in range(engine.num_io_tensors)}
+    shows = getattr(engine, "is_debug_tensor", lambda _name: False)
+    wanted = model.sites if asked.summary else asked.tensors
+    return {name: value for name, value in told.items() if value in wanted and (name in outputs or shows(name))}
 
 
-def _checked(trt: Any, engine: Any, name: str, array: np.ndarray) -> np.ndarray:
-    wanted = _numpy(trt, engine, name)
-    if array.dtype != wanted:
-        raise ParityError(
-            f"input {name!r} is {array.dtype.name}, the engine wants {wanted.name}",
-            fix=f"give {name!r} as {wanted.name} (a wrong type is never cast silently)",
-        )
-    return array
+def _shapes(
+    model: Model, inputs: Mapping[str, tuple[int, ...]], known: dict[object, Mapping[str, tuple[int, ...]]]
+) -> Mapping[str, tuple[int, ...]]:
+    """The shapes that values have for these inputs, as far as ONNX's inference knows them; `known` keeps what was inferred."""
+    key = tuple(sorted(inputs.items()))
+    if key not in known:
+        known[key] = inferred_shapes(model.path, dict(inputs))
+    return known[key]
 
 
-def _numpy(trt: Any, engine: Any, name: str) -> np.dtype[Any]:
-    """The numpy type of a tensor; bfloat16 is ml_dtypes'."""
-    import ml_dtypes
+def _not_shown(asked: Asked, names: Mapping[str, str]) -> list[Skip]:
+    """Tensors that were asked for and that the engine does not show, with the reason."""
+    known = {*names.values(), *(skip.what.removeprefix("tensor ") for skip in asked.marked.absent)}
+    fix = "observe=debug shows it by name, and ends a fusion there"
+    reason = "inside of a kernel, or between kernels of a region that shows nothing"
+    return [Skip(what=f"tensor {name}", reason=reason, fix=fix) for name in asked.tensors if name not in known]
 
-    dtype = engine.get_tensor_dtype(name)
-    held: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16 if dtype.name == "BF16" else trt.nptype(dtype))
-    return held
 
-
-def _inspected(trt: Any, engine: Any) -> Any:
+def _inspected(trt: Any, engine: Any) -> tuple[EngineLayer, ...]:
     text = engine.create_engine_inspector().get_engine_information(trt.LayerInformationFormat.JSON)
     return engine_layers(json.loads(text))

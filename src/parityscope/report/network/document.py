@@ -59,9 +59,13 @@ def document(
                     "nodes": layer.nodes,
                     "types": layer.types,
                     "kernel": layer.tactic,
+                    "asked": executed.asked,
+                    "stored": executed.stored,
                 }
-                for layer in view.engine_layers
+                for layer, executed in zip(view.engine_layers, view.executed.layers, strict=True)
             ],
+            "fixed": view.fixed,
+            "settled": view.settled is not None,
             "wordless": [plain(layer) for layer in view.wordless],
             "fates": Counter(node.fate for node in view.nodes),
             "nodes": [plain(node) for node in view.nodes],

@@ -38,6 +38,7 @@ def view(document: Mapping[str, Any]) -> dict[str, Any]:
         "facts": [
             ("took", seconds(document["seconds"])),
             ("engine", nbytes(document["plan_nbytes"]) if document["plan_nbytes"] else "-"),
+            *([("computed beforehand", _settled(document))] if document["settled"] else []),
             ("inputs of the engine, in this order", ", ".join(clean(name) for name in inputs["engine"]) or "-"),
             ("inputs of the file", "the same order" if same else ", ".join(clean(name) for name in inputs["file"])),
             ("types of the inputs", _tensors(inputs["network"])),
@@ -73,6 +74,11 @@ def view(document: Mapping[str, Any]) -> dict[str, Any]:
         "tool": clean(f"{document['tool']['name']} {document['tool']['version']}"),
         "schema": clean(document["schema"]),
     }
+
+
+def _settled(document: Mapping[str, Any]) -> str:
+    fixed = ", ".join(clean(name) for name in document["fixed"])
+    return "what shapes and constants decide" + (f"; fixed inputs: {fixed}" if fixed else "")
 
 
 def _tensors(tensors: list[Mapping[str, Any]]) -> str:

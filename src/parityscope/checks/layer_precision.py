@@ -1,0 +1,111 @@
+"""A layer of the engine writes a narrower type than its nodes were asked for.
+
+What goes wrong: a precision that was asked for single nodes is lost where the engine fuses them. TensorRT up to 10 takes
+`layerPrecisions` as a wish unless constraints are obeyed, and inside of a region that another compiler got (`ForeignNode`,
+Myelin) even then; the model's report says FP32, the kernel computes in FP16.
+
+How it shows: the error of FP16 although the nodes that are known to need FP32 were asked for it; overflow that a keep-in-FP32
+plan was to prevent.
+
+How we test for it: the engine's inspector tells, for each layer, the nodes in it and the type that it writes. In a strongly
+typed network the file's own types are what was asked for, in a weakly typed one the layers that were named. A layer is told
+when none of its nodes was asked for the type that it writes, and one was asked for a wider one. No run is needed.
+
+What it is confused with: a precision of the whole engine that hardware does not have (CST001).
+
+How to repair: write the types into the model (a strongly typed build has no wishes), which `parityscope repair` does.
+
+Sources: NVIDIA/TensorRT issues 3889 (asked for FP32, FP16 in a Myelin layer), 4505 and 3224; "Migrating from TensorRT 10.x
+to 11.x" (weak typing is gone).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks import Check, Example
+from parityscope.checks._facts import fact
+from parityscope.records import Experiment, Finding, OfferedRepair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from parityscope.checks import Proposal, Scene
+    from parityscope.records import Evidence, ExecutedLayer
+
+__all__ = ["CHECK"]
+
+_CODE = "CST002"
+_SHOWN = 8  # layers in a claim (chosen); the details hold them all
+_WIDTHS = {"f8e5m2": 1, "f8e4m3": 2, "int8": 2, "bf16": 3, "f16": 4, "f32": 5}
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    missed = _missed(scene)
+    if not missed:
+        return
+    experiment = Experiment(
+        check=_CODE,
+        claim=f"{len(missed)} layers of the engine write a narrower type than their nodes were asked for",
+        change="none: the engine describes the layers that it executes",
+        measure="the type that each layer writes against those that its nodes were asked for",
+        if_true="a layer writes a type that none of its nodes was asked for",
+        if_false="every layer writes a type that one of its nodes was asked for",
+    )
+    shown = ", ".join(
+        f"{layer.name} was asked for {layer.asked} and writes {layer.stored}" for layer in missed[:_SHOWN]
+    )
+    yield fact(experiment, shown, lambda evidence: _finding(scene, missed, evidence))
+
+
+def _missed(scene: Scene) -> list[ExecutedLayer]:
+    layers = scene.executed_graph.layers if scene.executed_graph else ()
+    return [
+        layer
+        for layer in layers
+        if layer.asked and layer.stored in _WIDTHS and _WIDTHS[layer.stored] < _WIDTHS.get(layer.asked, 0)
+    ]
+
+
+def _finding(scene: Scene, missed: list[ExecutedLayer], evidence: Evidence) -> Finding:
+    nodes = sorted({node for layer in missed for node in layer.nodes})
+    written = {layer.stored for layer in missed}
+    agrees = any(pair.grade in written for pair in scene.outputs)
+    return Finding(
+        code=_CODE,
+        title="A layer of the engine has a narrower type than its nodes were asked for",
+        # A node in the middle of a fused layer may still have been computed as asked: the outputs' error must agree.
+        role="cause" if agrees else "contributing",
+        claim=f"{len(missed)} layers of the engine do not have the precision that their nodes were asked for: "
+        f"{evidence.because}.",
+        confidence=1.0,
+        confidence_from="the engine's own description",
+        site=next((site for site in scene.places.values() if site.node in nodes), None),
+        # An error of the size of the type that was written is explained by its having been written.
+        share=1.0 if agrees else None,
+        evidence=(evidence,),
+        repairs=(
+            OfferedRepair(
+                repair="strongly_typed",
+                text="write the types into the model and build it strongly typed: nothing is then left to wish for",
+                command="parityscope repair MODEL --candidate TARGET --inputs DATA -o typed.onnx",
+            ),
+        ),
+        details={"layers": [layer.name for layer in missed], "nodes": nodes},
+    )
+
+
+_MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,4] x) => (float[1,4] y) { y = Relu(x) }"""
+
+_X = np.array([[-1, 0, 1, 2]], dtype=np.float32)
+
+CHECK = Check(
+    code=_CODE,
+    title="A layer of the engine has a narrower type than its nodes were asked for",
+    propose=_propose,
+    # What an engine makes of a wish depends on it and its hardware; the tests plant its description instead.
+    holds=(),
+    holds_not=(Example(model=_MODEL, inputs={"x": _X}, candidate="ort"),),
+)

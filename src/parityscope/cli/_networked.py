@@ -1,0 +1,103 @@
+"""What a command line asks of TensorRT's network view, as its options; and the view itself for commands that show it too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from parityscope.cli import _options as o
+from parityscope.errors import ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from parityscope.backends.tensorrt_views import Options, Package
+    from parityscope.records import Finding
+
+__all__ = ["Asked", "FixOption", "NetworkOption", "SettleOption", "asked_options", "networked"]
+
+FixOption = Annotated[list[str] | None, typer.Option(help="INPUT=VALUE: an input that becomes a constant; repeatable.")]
+SettleOption = Annotated[
+    bool, typer.Option("--settle", help="Compute what shapes and constants decide before the build.")
+]
+NetworkOption = Annotated[
+    str,
+    typer.Option(
+        "--network", help="Also parse and build it without a GPU: trt or trt?key=value&... (docs/tensorrt.md)."
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The words of the command line: a target of `trt`, DATA, and items as `--shapes` and `--fix` take them.
+
+    `sizes` are the shapes of samples that were loaded already, by input.
+    """
+
+    candidate: str
+    inputs: str = ""
+    shapes: list[str] | None = None
+    fix: list[str] | None = None
+    product: str = ""
+    sizes: tuple[Mapping[str, tuple[int, ...]], ...] = ()
+
+
+def networked(
+    model: Path, asked: Asked, *, version: str, command: str, log: Path
+) -> tuple[dict[str, Any], tuple[Finding, ...]]:
+    """The network document of a model, and its findings.
+
+    Raises:
+        ParityError: an option cannot be met, or a dynamic input has no shape.
+    """
+    from parityscope.backends.tensorrt_views import find_in_view, network_view
+    from parityscope.report.network import document
+
+    package, options = asked_options(model, asked)
+    view = network_view(model, package, options, log_file=log)
+    found = find_in_view(view)
+    return document(view, found, model=model, version=version, command=command), found
+
+
+def asked_options(path: Path, asked: Asked, *, settle: bool = False, tf32: bool = False) -> tuple[Package, Options]:
+    """The package, and the options of the target with those of the command line.
+
+    Raises:
+        ParityError: the target is none of `trt`, or an option cannot be met.
+    """
+    from parityscope.backends import backend
+    from parityscope.backends.targets import check_target, parse_target
+    from parityscope.backends.tensorrt_views import find_package, options_of, ranges_of_samples, value_of
+
+    target = parse_target(asked.candidate)
+    if target.backend != "trt" or target.option("engine"):
+        raise ParityError(
+            f"{asked.candidate} is not built from a model by TensorRT", fix="write 'trt' or 'trt?key=value&...'"
+        )
+    check_target(target, backend("trt"))
+    package = find_package(asked.product or target.option("product"))
+    options = options_of(target, package)
+    values = dict(options.values)
+    for item in asked.fix or []:
+        name, equals, text = item.partition("=")
+        if not (name and equals and text):
+            raise ParityError(f"--fix {item!r} is not INPUT=VALUE", fix="write --fix sr=16000")
+        values[name] = value_of(text, name)
+    sizes = asked.sizes or (_shapes_of(path, asked.inputs) if asked.inputs else ())
+    ranges = dict(options.shapes) or ranges_of_samples(sizes)
+    ranges |= ranges_of_samples([o.shapes_of(asked.shapes)])
+    ranges = {name: one for name, one in ranges.items() if name not in values}
+    settles = settle or options.settle or bool(values)
+    return package, replace(options, shapes=ranges, values=values, settle=settles, tf32=tf32 or options.tf32)
+
+
+def _shapes_of(path: Path, inputs: str) -> list[dict[str, tuple[int, ...]]]:
+    from parityscope.case import load_inputs, load_model
+
+    with o.spool() as scratch:
+        loaded = load_inputs(load_model(path), inputs, spool=scratch)
+        return [{name: array.shape for name, array in sample.arrays.items()} for sample in loaded]

@@ -1,0 +1,456 @@
+"""What can be asked of TensorRT: options against versions, profiles, plugins, marks, and precisions of single layers."""
+
+from __future__ import annotations
+
+import enum
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import hypothesis.strategies as st
+import onnx
+import pytest
+from hypothesis import given
+from onnx import parser
+
+from parityscope.backends import Capture
+from parityscope.backends._tensorrt.asked import asked_of, requested_of, unmet, with_asked
+from parityscope.backends._tensorrt.building import build
+from parityscope.backends._tensorrt.marking import Marks, registered, way_for
+from parityscope.backends._tensorrt.naming import named
+from parityscope.backends._tensorrt.precisions import ask_for, wanted_of
+from parityscope.backends._tensorrt.profiles import Range, flags_for, ranges_of
+from parityscope.backends.recording import open_target
+from parityscope.backends.targets import parse_target
+from parityscope.backends.tensorrt_views import (
+    Options,
+    Package,
+    executed_graph,
+    find_package,
+    network_view,
+    options_of,
+    ranges_of_samples,
+)
+from parityscope.case import load_model
+from parityscope.errors import ParityError
+from parityscope.logs import EngineLayer
+from parityscope.logs._records import EngineTensor
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+rtx = pytest.importorskip("tensorrt_rtx", reason="no wheel of TensorRT-RTX for this machine")
+
+HEAD = '<ir_version: 8, opset_import: ["" : 17]>'
+SMALL = """g (float[N,4] x) => (float[N,4] y) <float[4,4] W = {1,0,0,0,0,1,0,0,0,0,1,0,0,0,0,1}> {
+  [product] a = MatMul(x, W) [cut] b = Relu(a) [soft] c = Softmax(b) [last] y = Exp(c) }"""
+
+
+@pytest.fixture(scope="module")
+def package() -> Package:
+    return find_package("rtx")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "model.onnx"
+    onnx.save(parser.parse_model(f"{HEAD} {SMALL}"), path)
+    return path
+
+
+class Flags10(enum.Enum):
+    """The builder flags of TensorRT 10.13, of those that are asked for."""
+
+    FP16, BF16, INT8, FP8, TF32, VERSION_COMPATIBLE = range(6)
+
+
+class Levels(enum.Enum):
+    NONE, AMPERE_PLUS, SAME_COMPUTE_CAPABILITY = range(3)
+
+
+class FlagsOf86(enum.Enum):
+    FP16, INT8, TF32 = range(3)
+
+
+class LevelsOf86(enum.Enum):
+    NONE, AMPERE_PLUS = range(2)
+
+
+# Only what options are checked against: which members each version's enumerations have.
+TEN = Package(
+    module=SimpleNamespace(BuilderFlag=Flags10, HardwareCompatibilityLevel=Levels),
+    product="tensorrt",
+    version="10.13.2.6",
+)
+OLD = Package(
+    module=SimpleNamespace(BuilderFlag=FlagsOf86, HardwareCompatibilityLevel=LevelsOf86),
+    product="tensorrt",
+    version="8.6.1.6",
+)
+ELEVEN = Package(module=SimpleNamespace(BuilderFlag=rtx.BuilderFlag), product="tensorrt", version="11.4.0.106")
+
+
+def asked(text: str, package: Package) -> Options:
+    return options_of(parse_target(text), package)
+
+
+@pytest.mark.parametrize(
+    "text", ["trt:f16", "trt:bf16", "trt?layers=a:f32", "trt?constraints=obey", "trt?typing=weak", "trt:int8"]
+)
+def test_what_11_and_rtx_no_longer_have_names_the_typed_way(text: str, package: Package) -> None:
+    for one in (package, ELEVEN):
+        with pytest.raises(ParityError, match="always strongly typed") as caught:
+            asked(text, one)
+        assert "parityscope repair" in caught.value.fix
+        assert "model=typed.onnx" in caught.value.fix
+
+
+def test_weak_typing_where_the_version_has_it() -> None:
+    assert asked("trt", TEN).typing == "strong"
+    assert asked("trt:f32", TEN).typing == "strong"
+    assert asked("trt", OLD).typing == "weak"
+    found = asked("trt:f16?layers=/decoder/*:f32,head:bf16", TEN)
+    assert (found.typing, found.precision, found.constraints) == ("weak", "f16", "obey")
+    assert found.layers == (("/decoder/*", "f32"), ("head", "bf16"))
+    assert asked("trt?layers=a:f32&constraints=prefer", TEN).constraints == "prefer"
+
+
+@pytest.mark.parametrize(
+    ("text", "which", "said"),
+    [
+        ("trt?typing=strong", OLD, "no strong typing"),
+        ("trt:f16?typing=strong", TEN, "a wish to a weakly typed build"),
+        ("trt:bf16", OLD, "has no bf16"),
+        ("trt?hardware=same_cc", OLD, "no same_cc"),
+        ("trt?capability=8.9", TEN, "is TensorRT-RTX's"),
+        ("trt?layers=a:f64", TEN, "is not NAME:TYPE"),
+        ("trt?level=6", TEN, "no optimization level"),
+        ("trt?shapes=x:1x3..2x3", TEN, "is not name:"),
+        ("trt?shapes=x:1x3..4x3..2x3", TEN, "smallest..usual..largest"),
+        ("trt?fix=16000", TEN, "is not NAME:VALUE"),
+        ("trt?capability=89", TEN, "is not MAJOR.MINOR"),
+        ("trt?observe=all", TEN, "observe='all' is not known"),
+        ("trt?timing_cache=t.cache", None, "keeps no timing cache"),
+        ("trt?hardware=ampere_plus", None, "no hardware compatibility levels"),
+    ],
+)
+def test_wrong_options_are_refused(text: str, which: Package | None, said: str, package: Package) -> None:
+    with pytest.raises(ParityError, match=said) as caught:
+        asked(text, which or package)
+    assert caught.value.fix
+
+
+def test_options_are_read() -> None:
+    found = asked("trt?tf32=on&fix=sr:16000,at:1,2&plugins=a.so,b.so&level=5&timing_cache=t&hardware=same_cc", TEN)
+    assert found.tf32
+    assert found.settle
+    assert (found.values["sr"].tolist(), found.values["at"].tolist()) == (16000, [1, 2])
+    assert [path.name for path in found.plugins] == ["a.so", "b.so"]
+    assert (found.level, found.hardware, found.timing_cache and found.timing_cache.name) == (5, "same_cc", "t")
+    assert not asked("trt", TEN).tf32
+
+
+# --- with the real builder -------------------------------------------------------------------------------------------
+
+
+def test_an_engine_for_a_range_of_shapes(package: Package, model: Path, tmp_path: Path) -> None:
+    log = tmp_path / "build.log"
+    assert build(model, package, asked("trt?shapes=x:1x4..2x4..8x4", package), log_file=log).problem == ""
+    assert "In input (x), minShape is not the same as maxShape" in log.read_text(encoding="utf-8")
+    with pytest.raises(ParityError, match=r"is \?x4 in the model, 1x5 was asked for"):
+        build(model, package, asked("trt?shapes=x:1x5", package))
+
+
+def test_gpus_to_build_for(package: Package, model: Path) -> None:
+    one = build(model, package, asked("trt?shapes=x:2x4&capability=8.9", package))
+    two = build(model, package, asked("trt?shapes=x:2x4&capability=8.9,12.0", package))
+    assert one.plan is not None
+    assert two.plan is not None
+    assert one.plan != two.plan
+    with pytest.raises(ParityError, match=r"does not know compute capability 9\.0") as caught:
+        build(model, package, asked("trt?shapes=x:2x4&capability=9.0", package))
+    assert "8.9" in caught.value.fix
+
+
+def test_what_this_builder_lacks(package: Package, model: Path) -> None:
+    with pytest.raises(ParityError, match="has no build routes"):
+        build(model, package, asked("trt?shapes=x:2x4&build_route=-knob=1", package))
+    # The flag exists; the lean runtime that it needs is no part of the wheel, and the builder's own words say so.
+    refused = build(model, package, asked("trt?shapes=x:2x4&version_compatible=on", package))
+    assert "libnvinfer_lean" in refused.problem
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [(None, "there is no plugin library"), (b"no library", "cannot be loaded")]
+)
+def test_plugins_that_cannot_be_loaded(
+    package: Package, model: Path, tmp_path: Path, content: bytes | None, said: str
+) -> None:
+    library = tmp_path / "plugin.so"
+    if content is not None:
+        library.write_bytes(content)
+    with pytest.raises(ParityError, match=said) as caught:
+        build(model, package, Options(plugins=(library,)))
+    assert caught.value.fix
+
+
+def compiled(folder: Path, source: str) -> Path:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    (folder / "plugin.c").write_text(source, encoding="utf-8")
+    library = folder / "plugin.so"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(folder / "plugin.c")], check=True)
+    return library
+
+
+def test_a_library_without_plugins(package: Package, model: Path, tmp_path: Path) -> None:
+    library = compiled(tmp_path, "int nothing(void) { return 0; }")
+    with pytest.raises(ParityError, match="registers no plugin"):
+        build(model, package, Options(plugins=(library,)))
+
+
+# Dies as a faulty plugin does: in native code, with words on stderr first.
+CRASH = """
+#include <stdio.h>
+#include <stdlib.h>
+__attribute__((constructor)) static void load(void) { fprintf(stderr, "plugin 7 is faulty\\n"); abort(); }
+"""
+
+
+def test_a_native_crash_is_one_error_with_its_last_words(model: Path, tmp_path: Path) -> None:
+    library = compiled(tmp_path, CRASH)
+    target = parse_target(f"trt?product=rtx&build=only&shapes=x:2x4&plugins={quote(str(library))}")
+    with (
+        pytest.raises(ParityError, match="killed by SIGABRT") as caught,
+        open_target(load_model(model), target, Capture()),
+    ):
+        pass
+    assert "plugin 7 is faulty" in caught.value.where
+    command = [sys.executable, "-m", "parityscope", "network", str(model), "--shapes", "x:2x4", "--candidate"]
+    done = subprocess.run([*command, f"trt?plugins={library}"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "TensorRT crashed: its process was killed by SIGABRT" in done.stderr
+
+
+# --- what is shown -----------------------------------------------------------------------------------------------------
+
+
+def test_ways_to_look_by_version(package: Package) -> None:
+    assert way_for("", package) == way_for("", ELEVEN) == way_for("", TEN) == "unfused"
+    assert way_for("", OLD) == "outputs"
+    assert way_for("debug", package) == "debug"
+    with pytest.raises(ParityError, match="has no observe=debug"):
+        way_for("debug", OLD)
+
+
+def test_unfused_tensors_leave_the_engine_as_it_is(package: Package, model: Path) -> None:
+    options = Options(shapes=ranges_of("x:2x4"))
+    plain = build(model, package, options)
+    names = ("a", "b", "c")
+    unfused = build(model, package, options, marks=Marks(way="unfused", names=names))
+    kernels = [[(layer.name, layer.nodes) for layer in built.log.layers] for built in (plain, unfused)]
+    assert kernels[0] == kernels[1]
+    # As an output a tensor has to be written: the engine has it, and is another one.
+    shown = build(model, package, options, marks=Marks(way="outputs", names=("b", "gone")))
+    assert [tensor.name for tensor in shown.outputs] == ["y", "b"]
+    assert dict(shown.marked.names) == {"b": "b"}
+    assert [skip.what for skip in shown.marked.absent] == ["tensor gone"]
+    debug = build(model, package, options, marks=Marks(way="debug", names=("b",)))
+    assert [tensor.name for tensor in debug.outputs] == ["y"]
+    assert dict(debug.marked.names) == {"b": "b"}
+    assert debug.plan != plain.plan
+
+
+def test_names_that_the_parser_gave() -> None:
+    lines = [
+        "[TRT] [V] Registering tensor: y_0 for ONNX tensor: y\n",
+        "[TRT] [V] Registering tensor: b for ONNX tensor: b\n",
+    ]
+    assert registered(lines) == {"y": "y_0", "b": "b"}
+
+
+# --- profiles ----------------------------------------------------------------------------------------------------------
+
+SHAPES = st.lists(st.tuples(*[st.integers(1, 50)] * 3), min_size=1, max_size=8)
+
+
+@given(SHAPES)
+def test_a_range_of_samples_covers_each_and_no_size_beyond(shapes: list[tuple[int, int, int]]) -> None:
+    found = ranges_of_samples([{"x": shape} for shape in shapes])["x"]
+    assert all(found.covers(shape) for shape in shapes)
+    assert found.usual == shapes[0]
+    for axis in range(3):
+        sizes = [shape[axis] for shape in shapes]
+        assert (found.smallest[axis], found.largest[axis]) == (min(sizes), max(sizes))
+
+
+def test_flags_of_trtexec() -> None:
+    ranges = {
+        "x": Range(smallest=(1, 3), usual=(2, 3), largest=(8, 3)),
+        "m": Range(smallest=(1,), usual=(1,), largest=(1,)),
+    }
+    assert flags_for(ranges) == "--minShapes=x:1x3,m:1 --optShapes=x:2x3,m:1 --maxShapes=x:8x3,m:1"
+
+
+# --- precisions of single layers, which only TensorRT up to 10 has: the logic without it ---------------------------------
+
+
+@dataclass
+class Layer:
+    """A layer as `api.TypedLayer` describes it."""
+
+    name: str
+    metadata: str
+    kinds: tuple[str, ...]
+    precision: Any = None
+    types: list[Any] = field(default_factory=list)
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self.kinds)
+
+    def get_output(self, index: int) -> Any:
+        return SimpleNamespace(dtype=SimpleNamespace(name=self.kinds[index]))
+
+    def set_output_type(self, index: int, dtype: Any) -> None:
+        assert index == len(self.types)
+        self.types.append(dtype)
+
+
+def test_layers_are_asked_by_the_nodes_they_are_made_for() -> None:
+    layers = [
+        Layer("Conv_1", "[ONNX Layer: /head/Conv]", ("FLOAT",)),
+        Layer("helper", "[ONNX Layer: /head/Shape]", ("INT64",)),
+        Layer("(Unnamed Layer* 3) [Shuffle]", "", ("FLOAT",)),
+        Layer("tail", "", ("FLOAT", "FLOAT")),
+    ]
+    wanted = [("/head/*", "f32"), ("tail", "f16")]
+    assert ask_for(layers, wanted, {"f32": "FLOAT", "f16": "HALF"}) == ("Conv_1", "tail")
+    assert [layer.precision for layer in layers] == ["FLOAT", None, None, "HALF"]
+    assert [layer.types for layer in layers] == [["FLOAT"], [], [], ["HALF", "HALF"]]
+    with pytest.raises(ParityError, match="names 'nobody'"):
+        ask_for(layers, [("nobody", "f32")], {"f32": "FLOAT"})
+    # Only integers have that name: a precision cannot be asked of them.
+    with pytest.raises(ParityError, match="names '/head/Shape'"):
+        ask_for(layers, [("/head/Shape", "f32")], {"f32": "FLOAT"})
+
+
+def test_of_two_patterns_the_last_wins() -> None:
+    wanted = (("/head/*", "f16"), ("/head/norm", "f32"))
+    assert [wanted_of(name, wanted) for name in ("/head/norm", "/head/conv", "tail")] == ["f32", "f16", ""]
+
+
+# --- types that were asked for --------------------------------------------------------------------------------------------
+
+MIXED = """g (float[2] x) => (float[2] y) {
+  [down] a = Cast<to = 10>(x) [half] b = Exp(a) [up] c = Cast<to = 1>(b) [single] y = Tanh(c) }"""
+
+
+def engine_layer(name: str, dtype: str, *nodes: str) -> EngineLayer:
+    output = EngineTensor(name=f"{name}.out", dtype=dtype)
+    return EngineLayer(name=name, kind="kgen", inputs=(), outputs=(output,), nodes=nodes, told=True)
+
+
+def test_what_the_file_asks_for_and_what_a_layer_writes(tmp_path: Path) -> None:
+    path = tmp_path / "mixed.onnx"
+    onnx.save(parser.parse_model(f"{HEAD} {MIXED}"), path)
+    types = asked_of(named(path, {}).message, Options())
+    assert types == {"down": "f16", "half": "f16", "up": "f32", "single": "f32"}
+    assert requested_of(types, "") == "f16"
+    layers = [
+        engine_layer("fused", "Half", "down", "half"),
+        # A node that asks for FP32 in a block that ends in one that asks for FP16: nothing is missed.
+        engine_layer("ends in half", "Half", "single", "half"),
+        # Asked for FP32, got FP16 inside of a fused block.
+        engine_layer("{ForeignNode[up...single]}", "Half", "up", "single"),
+        engine_layer("unknown", "Half", "elsewhere"),
+    ]
+    graph = with_asked(executed_graph(layers, "f16"), types)
+    assert [layer.asked for layer in graph.layers] == ["f16", "f16", "f32", ""]
+    assert [layer.name for layer in unmet(graph.layers)] == ["{ForeignNode[up...single]}"]
+
+
+def test_wishes_of_a_weakly_typed_build(tmp_path: Path) -> None:
+    path = tmp_path / "mixed.onnx"
+    onnx.save(parser.parse_model(f"{HEAD} {SMALL}"), path)
+    options = asked("trt:f16?layers=soft:f32", TEN)
+    types = asked_of(named(path, {}).message, options)
+    assert types == {"soft": "f32"}
+    assert requested_of(types, options.precision) == "f16"
+    graph = with_asked(executed_graph([engine_layer("all", "Half", "product", "cut", "soft")], "f16"), types)
+    assert [layer.name for layer in unmet(graph.layers)] == ["all"]
+
+
+def test_a_strongly_typed_build_keeps_what_was_asked(package: Package, tmp_path: Path) -> None:
+    path = tmp_path / "mixed.onnx"
+    onnx.save(parser.parse_model(f"{HEAD} {MIXED}"), path)
+    view = network_view(path, package)
+    assert view.problem == ""
+    assert (view.executed.requested, view.executed.executed) == ("f16", "f16")
+    assert not unmet(view.executed.layers)
+
+
+def test_a_layer_below_its_request_is_a_finding() -> None:
+    from parityscope.checks import checks
+    from parityscope.records import ExecutedGraph
+
+    graph = with_asked(executed_graph([engine_layer("{ForeignNode[a...b]}", "Half", "a", "b")], "f32"), {"a": "f32"})
+    scene: Any = SimpleNamespace(executed_graph=graph, outputs=(SimpleNamespace(grade="f16"),), places={})
+    (proposal,) = checks()["CST002"].propose(scene)
+    found = proposal.test().finding
+    assert found is not None
+    assert found.role == "cause"
+    assert found.details == {"layers": ["{ForeignNode[a...b]}"], "nodes": ["a", "b"]}
+    scene.outputs = (SimpleNamespace(grade="f32"),)  # the nodes inside may have been computed as asked
+    (proposal,) = checks()["CST002"].propose(scene)
+    quiet = proposal.test().finding
+    assert quiet is not None
+    assert (quiet.role, quiet.share) == ("contributing", None)
+    for silent in (None, ExecutedGraph(layers=()), executed_graph([engine_layer("x", "Half", "a")], "f32")):
+        scene.executed_graph = silent
+        assert list(checks()["CST002"].propose(scene)) == []
+
+
+def test_products_that_round_to_tf32() -> None:
+    from parityscope.backends._tensorrt.network import described_by
+
+    kernel = "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x128x16"
+    layer = replace(engine_layer("conv", "Float", "a"), tactic=kernel)
+    told = described_by(Options(), {"a": "f32"})([layer])
+    # It was switched off, and the kernel's name says that it is used all the same.
+    assert (told.requested, told.executed, told.layers[0].precision, told.layers[0].stored) == (
+        "f32",
+        "tf32",
+        "tf32",
+        "f32",
+    )
+    asked_for = described_by(Options(tf32=True), {"a": "f32"})([engine_layer("conv", "Float", "a")])
+    assert (asked_for.requested, asked_for.executed) == ("tf32", "tf32")
+
+
+# A builder that dies in the middle of its work, as TensorRT does: its log is there up to the last line.
+DYING = """
+import os, signal, sys
+from pathlib import Path
+from parityscope.cli import guarded
+from parityscope.cli._contained import contained
+log = Path(sys.argv[1])
+def work():
+    with log.open("w", buffering=1) as lines:
+        lines.write("[TRT] [V] Timing Runner: node_7 (CaskConvolution)\\n")
+        os.kill(os.getpid(), signal.SIGSEGV)
+sys.exit(guarded(lambda: contained(work, log, "TensorRT")))
+"""
+
+
+def test_a_crash_in_the_middle_of_a_build_has_the_last_line_of_its_log(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", DYING, str(tmp_path / "build.log")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "killed by SIGSEGV" in done.stderr
+    assert "node_7 (CaskConvolution)" in done.stderr
