@@ -46,10 +46,12 @@ class Probe:
 class Capture:
     """Which tensors to give back besides the outputs, by the reference model's value names.
 
-    With `tensors` empty the deployment runs undisturbed.
+    With `tensors` empty the deployment runs undisturbed. `shapes` are those of the samples by input, each once, for a runtime
+    that builds for them (`Backend.builds_for_shapes`).
     """
 
     tensors: tuple[str, ...] = ()
+    shapes: tuple[Mapping[str, tuple[int, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +75,10 @@ class Backend:
     """A runtime.
 
     `options` maps each accepted option of a target to its help text; `precisions` are those that may stand behind
-    the colon. `observes` says whether intermediate tensors can be captured. `open` may assume that `probe` found no
-    problem and that the target's options and precision are among those listed; it raises ParityError for a model
-    that the runtime refuses.
+    the colon. `observes` says whether intermediate tensors can be captured, `isolated` that it runs in a child process
+    unless the target says `isolate=off`, `builds_for_shapes` that it wants the samples' shapes beforehand. `open` may
+    assume that `probe` found no problem and that the target's options and precision are among those listed; it raises
+    ParityError for a model that the runtime refuses.
     """
 
     name: str
@@ -85,6 +88,8 @@ class Backend:
     observes: bool
     probe: Callable[[], Probe]
     open: Callable[[Model, Target, Capture], AbstractContextManager[Session]]
+    isolated: bool = False
+    builds_for_shapes: bool = False
 
 
 def backends() -> dict[str, Backend]:

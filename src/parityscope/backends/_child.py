@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from parityscope.backends import Capture, Session
-from parityscope.backends._process import last_words, signal_name
+from parityscope.backends._process import IN_CHILD, last_words, signal_name
 from parityscope.backends.targets import format_target
 from parityscope.errors import ParityError
 from parityscope.records import ExecutedGraph, ExecutedLayer, Skip
@@ -49,7 +49,12 @@ def open_in_child(model: Model, target: Target, capture: Capture, timeout: float
         ParityError: what the backend raised, or that its process died or took too long.
     """
     with tempfile.TemporaryDirectory(prefix="parityscope-child-") as scratch:
-        job = {"model": str(model.path), "target": format_target(target), "tensors": list(capture.tensors)}
+        job: dict[str, Any] = {
+            "model": str(model.path),
+            "target": format_target(target),
+            "tensors": list(capture.tensors),
+        }
+        job["shapes"] = [{name: list(shape) for name, shape in shapes.items()} for shapes in capture.shapes]
         child = _Child(Path(scratch), job, format_target(target))
         try:
             opened = child.ask({"do": "open"}, max(timeout, _START_LIMIT_S), "loading the model")
@@ -96,7 +101,7 @@ class _Child:
             stderr=self._log,
             pass_fds=(requests_read, answers_write),
             start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            env={**os.environ, IN_CHILD: "1", "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         )
         os.close(requests_read)
         os.close(answers_write)

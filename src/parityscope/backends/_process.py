@@ -18,8 +18,9 @@ from typing import IO
 
 from parityscope.errors import ParityError
 
-__all__ = ["end_with_parent", "last_words", "run_program", "signal_name"]
+__all__ = ["IN_CHILD", "end_with_parent", "last_words", "run_program", "signal_name"]
 
+IN_CHILD = "PARITYSCOPE_IN_CHILD"  # set in a backend's child: what that prints is read only when it dies
 _TAIL_LINES = 12
 _TAIL_BYTES = 1 << 16  # of what a program printed; it may have printed gigabytes
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h

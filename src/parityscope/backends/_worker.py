@@ -50,7 +50,9 @@ def main(scratch: Path, requests: IO[str], answers: IO[str]) -> None:
 
 def _open(job: dict[str, Any]) -> contextlib.AbstractContextManager[Session]:
     target = parse_target(job["target"])
-    return backend(target.backend).open(load_model(job["model"]), target, Capture(tensors=tuple(job["tensors"])))
+    shapes = tuple({name: tuple(shape) for name, shape in each.items()} for each in job["shapes"])
+    capture = Capture(tensors=tuple(job["tensors"]), shapes=shapes)
+    return backend(target.backend).open(load_model(job["model"]), target, capture)
 
 
 def _answer(session: Session, scratch: Path, request: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,12 @@
 
 `command?run=./infer.sh` starts the program once for each sample. INPUT_DIR holds `000000.npz` (arrays by input name) and
 `manifest.json` (names, dtypes and shapes; the original image's path if there is one). The program writes
-`000000.npz` or `000000.safetensors` with its outputs by name into OUTPUT_DIR, and intermediate tensors too if it can.
+`000000.npz` or `000000.safetensors` with its outputs by name into OUTPUT_DIR.
+
+Two requests in the manifest may be honoured or not. `tensors` lists intermediate tensors that are asked for beside the outputs,
+and `marked` is then a copy of the model in which they are outputs, which is also what keeps an optimizer from fusing over
+them. `optimization` is "disabled" where the program is asked to switch its optimizer off, and "as deployed" otherwise. A
+program that knows versions may write them, as text by name, into `environment.json` beside its outputs.
 
 The command line is split as a shell would split it, and run without a shell. What it prints is kept and shown
 when it fails. This backend runs code that you name; it is never reused across invocations.
@@ -21,6 +26,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.backends import Backend, Capture, Probe, Session
+from parityscope.backends._environment import recorded_facts
+from parityscope.backends._marking import marked_copy
+from parityscope.backends._ort_providers import one_of
 from parityscope.backends._process import run_program
 from parityscope.case.formats import retyped
 from parityscope.case.formats.npz import open_npz, write_npz
@@ -37,6 +45,8 @@ __all__ = ["BACKEND", "exchange"]
 
 STEM = "000000"
 _DEFAULT_TIMEOUT_S = 600.0  # chosen: a sample that takes longer is taken for a hang; timeout= changes it
+_ENVIRONMENT = "environment.json"
+_LEVELS = ("as deployed", "disabled")
 _LONGEST_S = 1e6  # chosen: 11 days; the kernel's timers take no infinity
 
 
@@ -59,11 +69,20 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
             f"there is no program {words[0]!r}", where=target.option("run"), fix="give its path, and make it executable"
         )
     timeout = seconds(target.option("timeout"), _DEFAULT_TIMEOUT_S)
+    level = one_of(target, "optimization", _LEVELS, _LEVELS[0])
+    environment: dict[str, str] = {}
+    with tempfile.TemporaryDirectory(prefix="parityscope-marked-") as scratch:
+        marked = str(marked_copy(model, capture.tensors, Path(scratch))) if capture.tensors else None
+        asked = {"tensors": list(capture.tensors), "marked": marked, "optimization": level}
 
-    def run(sample: Sample) -> Mapping[str, np.ndarray]:
-        return exchange(words, model, sample, timeout)
+        def run(sample: Sample) -> Mapping[str, np.ndarray]:
+            return exchange(words, model, sample, timeout, asked, environment)
 
-    yield Session(run=run, disturbs="none" if not capture.tensors else "as the program does")
+        yield Session(
+            run=run,
+            disturbs="none" if not capture.tensors else "as the program does",
+            environment=environment,  # what the program says of itself is known when it ran
+        )
 
 
 def seconds(text: str, default: float) -> float:
@@ -79,8 +98,17 @@ def seconds(text: str, default: float) -> float:
     return value
 
 
-def exchange(words: list[str], model: Model, sample: Sample, timeout: float) -> dict[str, np.ndarray]:
+def exchange(
+    words: list[str],
+    model: Model,
+    sample: Sample,
+    timeout: float,
+    asked: Mapping[str, object],
+    environment: dict[str, str],
+) -> dict[str, np.ndarray]:
     """Runs `words INPUT_DIR OUTPUT_DIR` on one sample and reads what it wrote.
+
+    `asked` is put into the manifest; what the program tells of its environment is put into `environment`.
 
     Raises:
         ParityError: the program fails, is killed, takes too long, or writes nothing that can be read.
@@ -90,8 +118,11 @@ def exchange(words: list[str], model: Model, sample: Sample, timeout: float) -> 
         source.mkdir()
         sink.mkdir()
         write_npz(source / f"{STEM}.npz", sample.arrays)
-        (source / "manifest.json").write_text(json.dumps(_manifest(model, sample), indent=1), encoding="utf-8")
+        manifest = {**_manifest(model, sample), **asked}
+        (source / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
         run_program([*words, str(source), str(sink)], timeout=timeout, doing=f"sample {sample.name}")
+        if (told := sink / _ENVIRONMENT).is_file():
+            environment.update(recorded_facts(told))
         return _read(sink, words[0], {value.name: value.dtype for value in model.outputs})
 
 
@@ -137,7 +168,10 @@ def _meant(name: str, array: np.ndarray, program: str, declared: str) -> np.ndar
 BACKEND = Backend(
     name="command",
     title="Any executable",
-    options={"run": "the command line, run as RUN INPUT_DIR OUTPUT_DIR"},
+    options={
+        "run": "the command line, run as RUN INPUT_DIR OUTPUT_DIR",
+        "optimization": "disabled: the manifest asks the program to switch its optimizer off",
+    },
     precisions=("f32", "tf32", "f16", "bf16", "int8"),
     observes=True,
     probe=_probe,

@@ -21,6 +21,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends import Backend, Capture, Probe, Session
+from parityscope.backends._openvino_marks import bearable_marks, marked
 from parityscope.errors import ParityError
 from parityscope.records import ExecutedGraph, ExecutedLayer, Skip
 
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BACKEND"]
 
-_HALVES = {"f16", "bf16"}
 _ELEMENT_TYPES = {"f32": "f32", "f16": "f16", "bf16": "bf16"}
 _PRECISIONS = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "f32": "f32", "f16": "f16", "bf16": "bf16"}
 # Layers that move or hold data; they say nothing about the arithmetic.
@@ -72,7 +72,6 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     names = {value.name: index for index, value in enumerate(model.outputs)}
     absent: list[Skip] = []
     captured: dict[str, int] = {}
-    types: dict[int, str] = {}
     executed = None
     if capture.tensors:
         wanted: Sequence[str] = capture.tensors
@@ -80,11 +79,11 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
             executed, written = _undisturbed(model.path, model.sha256, precision, tuple(settings.items()))
             borders, absent = _borders(model, executed, written, capture.tensors)
             wanted = list(borders)
-        captured, missing = _mark(source, [name for name in wanted if name not in names])
+        stored = {name: borders[name] if observe == "layers" else "" for name in wanted if name not in names}
+        kept, crashes = bearable_marks(model.path, model.sha256, tuple(settings.items()), tuple(stored.items()))
+        absent.extend(crashes)
+        source, captured, missing = marked(source, dict(kept))
         absent.extend(missing)
-        if observe == "layers":
-            types = {declared + place: borders[name] for name, place in captured.items() if borders[name] in _HALVES}
-        source = _read_as_stored(source, types)
     compiled = _compile(core, source, settings, model.path)
     executed = executed or _executed(compiled, precision)
     request = compiled.create_infer_request()
@@ -158,25 +157,6 @@ def _undisturbed(
     return executed, {name: stored.get(name, "f32") for name in ends(executed, graph)}
 
 
-def _mark(source: Any, wanted: Sequence[str]) -> tuple[dict[str, int], list[Skip]]:
-    """Adds outputs for the tensors `wanted`; gives each one's position behind the declared outputs.
-
-    Several ONNX values may be one OpenVINO tensor (an Identity that the reader removed): they share a position.
-    """
-    ports = {name: port for node in source.get_ordered_ops() for port in node.outputs() for name in port.get_names()}
-    keys: dict[tuple[str, int], int] = {}
-    positions: dict[str, int] = {}
-    absent = []
-    for name in wanted:
-        if name not in ports:
-            absent.append(Skip(what=f"tensor {name}", reason="OpenVINO folded it away while reading the model"))
-            continue
-        key = (ports[name].get_node().get_friendly_name(), ports[name].get_index())
-        positions[name] = keys.setdefault(key, len(keys))
-    source.add_outputs(list(keys))
-    return positions, absent
-
-
 def _borders(
     model: Model, executed: ExecutedGraph, written: Mapping[str, str], wanted: Sequence[str]
 ) -> tuple[dict[str, str], list[Skip]]:
@@ -190,21 +170,6 @@ def _borders(
             fix = "observe=all marks it, and changes the fusion"
             skips.append(Skip(what=f"tensor {name}", reason=reason, fix=fix))
     return {name: written[name] for name in wanted if name in written}, skips
-
-
-def _read_as_stored(source: Any, types: Mapping[int, str]) -> Any:
-    """The model whose outputs at the given places are given back in these formats, without a conversion.
-
-    A result in float32 makes OpenVINO run everything between it and the product above it in float32 (measured; see
-    docs/numerics.md): what one looks at would be another program.
-    """
-    import openvino as ov
-    from openvino.preprocess import PrePostProcessor
-
-    steps = PrePostProcessor(source)
-    for place, stored in types.items():
-        steps.output(place).tensor().set_element_type(getattr(ov.Type, stored))
-    return steps.build() if types else source
 
 
 def _as_numpy(tensor: Any) -> np.ndarray:

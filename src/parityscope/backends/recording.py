@@ -45,6 +45,7 @@ __all__ = [
     "open_target",
     "plan_chunks",
     "record",
+    "shapes_for",
     "silent",
     "tensor_shapes",
 ]
@@ -79,7 +80,8 @@ def open_target(model: Model, target: Target, capture: Capture) -> Iterator[Sess
         raise ParityError(f"{runtime.name} shows no intermediate tensors", fix="compare its outputs only")
     own = model_of(model, target)
     timeout = target.option("timeout")
-    if runtime.name == "command" or not (timeout or target.option("isolate") == "on"):
+    isolate = target.option("isolate") or ("on" if timeout or runtime.isolated else "off")
+    if runtime.name == "command" or (isolate == "off" and not timeout):
         with runtime.open(own, target, capture) as session:
             yield session
         return
@@ -190,7 +192,7 @@ def _record_chunk(
     spent = 0.0
     names: tuple[str, ...] = ()
     what = format_target(target) + ("" if number is None else f", tensors (part {number + 1})")
-    with open_target(model, target, Capture(tensors=tensors)) as session:
+    with open_target(model, target, Capture(tensors=tensors, shapes=shapes_for(model, target, inputs))) as session:
         for position, index in enumerate(request.samples):
             progress(what, position, len(request.samples))
             sample = inputs.sample(index)
@@ -224,6 +226,25 @@ def _record_chunk(
             executed=session.executed,
             tensors=found,
         )
+
+
+def shapes_for(model: Model, target: Target, inputs: Inputs) -> tuple[Mapping[str, tuple[int, ...]], ...]:
+    """The shapes that all samples have, each once, for a runtime that builds for them; nothing for others.
+
+    All and not those of one recording, because an engine is to be the same in each of them. Where the model leaves no size
+    open the first sample says all.
+    """
+    if not backend(target.backend).builds_for_shapes:
+        return ()
+    own = model_of(model, target)
+    dynamic = any(value.shape is None or not all(isinstance(dim, int) for dim in value.shape) for value in own.inputs)
+    found = {}
+    for sample in inputs:
+        shapes = {name: array.shape for name, array in sample.arrays.items()}
+        found[tuple(sorted(shapes.items()))] = shapes
+        if not dynamic:
+            break
+    return tuple(found.values())
 
 
 def _distance(plain: Trace, captured: Trace) -> float:

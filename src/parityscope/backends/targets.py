@@ -17,7 +17,7 @@ __all__ = ["COMMON_OPTIONS", "check_target", "format_target", "parse_target"]
 COMMON_OPTIONS = {
     "model": "another ONNX file than the reference's (a converted or repaired model)",
     "timeout": "seconds one sample may take; the runtime then runs in a child process",
-    "isolate": "on: run in a child process, so that a crash of the runtime becomes an error",
+    "isolate": "on: run in a child process, so that a crash of the runtime becomes an error; off: do not",
 }
 
 

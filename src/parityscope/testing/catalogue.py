@@ -168,7 +168,12 @@ _FILES = (
             "dnsmos": (
                 "speechmos/dnsmos_models/sig_bak_ovr.onnx",
                 "269fbebdb513aa23cddfbb593542ecc540284a91849ac50516870e1ac78f6edd",
-            )
+            ),
+            # Quality of concealed packet loss, of a log spectrum: convolutions and two GRU.
+            "plcmos": (
+                "speechmos/plcmos_models/plcmos_v2.onnx",
+                "c0ad3fc64ef9682b4749c0e96636b41c73b4b30bd123b9348feea06a96895286",
+            ),
         },
     ),
     # An image classifier's weights (testing/efficientnet.py makes a model of them).

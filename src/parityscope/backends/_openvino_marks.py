@@ -1,0 +1,100 @@
+"""An OpenVINO model whose intermediate tensors are outputs, without those whose marking crashes its compiler.
+
+What is to be marked is first compiled in a process that may die (`_openvino_trial.py`), and again without one half or the other
+until the tensors are found that it dies of.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import TYPE_CHECKING, Any
+
+from parityscope.backends._openvino_trial import bearable, compiles
+from parityscope.records import Skip
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+__all__ = ["bearable_marks", "marked", "try_marks"]
+
+_HALVES = {"f16", "bf16"}
+
+
+@functools.lru_cache(maxsize=16)
+def bearable_marks(
+    path: Path, digest: str, settings: tuple[tuple[str, Any], ...], wanted: tuple[tuple[str, str], ...]
+) -> tuple[tuple[tuple[str, str], ...], tuple[Skip, ...]]:
+    """Those of `wanted` (tensor, format) whose marking OpenVINO's compiler survives, and a Skip for each other."""
+    del digest  # another file of the same path is another question
+    deaths: dict[str, str] = {}
+    stored = dict(wanted)
+
+    def survives(names: Sequence[str]) -> bool:
+        death = compiles(path, dict(settings), {name: stored[name] for name in names})
+        deaths.update(dict.fromkeys(names, death) if death else {})
+        return not death
+
+    kept, lost = bearable(list(stored), survives)
+    skips = tuple(
+        Skip(
+            what=f"tensor {name}",
+            reason=f"OpenVINO's compiler crashes ({deaths.get(name, 'not tried alone')}) when it is an output too",
+            fix="another version of OpenVINO may not; observe=all marks every tensor, and changes the fusion",
+        )
+        for name in lost
+    )
+    return tuple((name, stored[name]) for name in kept), skips
+
+
+def try_marks(path: str, settings: Mapping[str, Any], wanted: Mapping[str, str]) -> None:
+    """Compiles the model with `wanted` (tensor -> format) marked, for what becomes of the process; errors mean nothing here."""
+    import openvino as ov
+
+    core = ov.Core()
+    with contextlib.suppress(RuntimeError):
+        source, _, _ = marked(core.read_model(path), wanted)
+        core.compile_model(source, "CPU", dict(settings))
+
+
+def marked(source: Any, wanted: Mapping[str, str]) -> tuple[Any, dict[str, int], list[Skip]]:
+    """The model with the tensors `wanted` as outputs in their formats, their places behind its own outputs, and what it lacks."""
+    declared = len(source.outputs)
+    captured, missing = _mark(source, list(wanted))
+    types = {declared + place: wanted[name] for name, place in captured.items() if wanted[name] in _HALVES}
+    return _read_as_stored(source, types), captured, missing
+
+
+def _mark(source: Any, wanted: Sequence[str]) -> tuple[dict[str, int], list[Skip]]:
+    """Adds outputs for the tensors `wanted`; gives each one's position behind the declared outputs.
+
+    Several ONNX values may be one OpenVINO tensor (an Identity that the reader removed): they share a position.
+    """
+    ports = {name: port for node in source.get_ordered_ops() for port in node.outputs() for name in port.get_names()}
+    keys: dict[tuple[str, int], int] = {}
+    positions: dict[str, int] = {}
+    absent = []
+    for name in wanted:
+        if name not in ports:
+            absent.append(Skip(what=f"tensor {name}", reason="OpenVINO folded it away while reading the model"))
+            continue
+        key = (ports[name].get_node().get_friendly_name(), ports[name].get_index())
+        positions[name] = keys.setdefault(key, len(keys))
+    source.add_outputs(list(keys))
+    return positions, absent
+
+
+def _read_as_stored(source: Any, types: Mapping[int, str]) -> Any:
+    """The model whose outputs at the given places are given back in these formats, without a conversion.
+
+    A result in float32 makes OpenVINO run everything between it and the product above it in float32 (measured; see
+    docs/numerics.md): what one looks at would be another program.
+    """
+    import openvino as ov
+    from openvino.preprocess import PrePostProcessor
+
+    steps = PrePostProcessor(source)
+    for place, stored in types.items():
+        steps.output(place).tensor().set_element_type(getattr(ov.Type, stored))
+    return steps.build() if types else source

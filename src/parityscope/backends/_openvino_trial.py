@@ -1,0 +1,131 @@
+"""Which tensors OpenVINO can be asked for: marking one as an output may crash its compiler, and the process with it.
+
+What is to be marked is first compiled in a process that may die. A helper imports OpenVINO once and forks for each trial, before
+OpenVINO has any threads: a trial costs a compilation and some milliseconds. `python -m parityscope.backends._openvino_trial` is
+the helper's side: lines of JSON in, the way in which each trial ended out.
+
+Measured: OpenVINO 2026.4.1 on x86-64 ends by SIGSEGV in `compile_model` when the input, or an inner tensor, of a layer
+normalization that is written in single operators is an output too.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+from parityscope.backends._process import signal_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+__all__ = ["bearable", "compiles"]
+
+_LIMIT_S = 600  # chosen, as for a child that loads a model: beyond this it hangs
+_TRIALS = 64  # chosen: finds five tensors among 200; each costs a compilation
+
+
+def bearable(names: Sequence[str], survives: Callable[[Sequence[str]], bool]) -> tuple[list[str], list[str]]:
+    """Those of `names` that can be marked together, and the others; halves are tried until single ones are left.
+
+    Whatever is kept was tried as it is returned. What was not tried when the trials are spent is among the others.
+    """
+    kept: list[str] = []
+    lost: list[str] = []
+    stack = [list(names)]
+    used = 0
+    while stack:
+        block = stack.pop()
+        if used >= _TRIALS:
+            lost.extend(block)
+            continue
+        used += 1
+        if survives([*kept, *block]):
+            kept.extend(block)
+        elif len(block) == 1:
+            lost.extend(block)
+        else:
+            stack += [block[len(block) // 2 :], block[: len(block) // 2]]
+    return kept, lost
+
+
+def compiles(path: Path, settings: Mapping[str, Any], wanted: Mapping[str, str]) -> str:
+    """How OpenVINO dies of compiling the model with `wanted` marked ("SIGSEGV"); "" where it does not.
+
+    `wanted` maps tensors to the format in which they are read ("" leaves it to OpenVINO). An error that is raised is no death.
+    """
+    status = _Helper.ask({"path": str(path), "settings": dict(settings), "wanted": dict(wanted)})
+    return signal_name(-status) if status < 0 else ""
+
+
+class _Helper:
+    """The helper process, started when it is first needed and kept for the next trial."""
+
+    process: subprocess.Popen[str] | None = None
+
+    @classmethod
+    def ask(cls, job: Mapping[str, Any]) -> int:
+        """How the trial's process ended: an exit code, or minus a signal."""
+        if cls.process is None or cls.process.poll() is not None:
+            cls.close()
+            cls.process = cls._started()
+            atexit.register(cls.close)
+        own = cls.process
+        if own.stdin is None or own.stdout is None:
+            raise ValueError("the helper has no pipes")
+        own.stdin.write(json.dumps(job) + "\n")
+        own.stdin.flush()
+        line = own.stdout.readline()
+        return int(line) if line else -int(signal.SIGKILL)
+
+    @staticmethod
+    def _started() -> subprocess.Popen[str]:
+        search = os.pathsep.join(path for path in sys.path if path)
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "parityscope.backends._openvino_trial"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            # Threads of NumPy's own would be lost in the fork.
+            env={**os.environ, "PYTHONPATH": search, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+        )
+
+    @classmethod
+    def close(cls) -> None:
+        if cls.process is not None:
+            for pipe in (cls.process.stdin, cls.process.stdout):
+                if pipe is not None:
+                    pipe.close()
+            cls.process.wait()
+            cls.process = None
+
+
+def _main() -> None:
+    """Answers trials until the pipe is closed."""
+    import resource  # there is none on Windows, where this module is imported all the same
+
+    import openvino  # noqa: F401 - the forks find it loaded
+
+    from parityscope.backends._openvino_marks import try_marks
+
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(_LIMIT_S)
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            try_marks(**json.loads(line))
+            os._exit(0)  # without a cleanup that might crash too
+        _, status = os.waitpid(child, 0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    _main()

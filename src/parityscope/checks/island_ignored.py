@@ -1,0 +1,231 @@
+"""The file keeps a part in FP32 between Casts, and the engine computes it in half precision all the same.
+
+What goes wrong: squares and sums stand between a Cast to float32 and a Cast back, because they do not fit half precision. The
+engine fuses over the Casts, merges the layers with others, or matches the precisions that were asked for by a name that no
+layer has any more. What the file says is then a wish.
+
+How it shows: Inf, NaN or zeros behind a normalization in half precision, although the file was mended for just that; the
+advice to keep those nodes in FP32 has been followed already.
+
+How we test for it: from outputs alone. The islands are read off the file. The model is simulated as it is typed, and once more
+with its islands in the format around them: if that gives the candidate's outputs, with the same elements lost, and the model
+as it is typed does not, the islands are not honoured. Each is tried alone, then all of them.
+
+What it is confused with: a file whose islands are in the wrong place (RNG002 alone: the model as it is typed loses the same
+elements); an engine that was asked for half precision throughout, which says so itself (CST001); one that tells the precision
+of each layer (CST002).
+
+How to repair: build it strongly typed, so that the file's types are no wish (`trtexec --stronglyTyped`; the only way of
+TensorRT 11); with TensorRT 8 to 10 set the precision and the output type of exactly these layers, and obey them; or make
+the island unnecessary (RNG002's repairs: divide before squaring, or one operator for the whole normalization).
+
+Sources: NVIDIA/TensorRT issues 4019 (Casts around ReduceSum and Pow), 1196, 2080, 2407, 3224 and 3889 (precisions that were not
+obeyed).
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.arithmetic.islands import islands
+from parityscope.case import load_model
+from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks._common import number
+from parityscope.checks._mixed import Distance, MixedFile, finite_distance
+from parityscope.checks._reproducing import RUN_S
+from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from parityscope.arithmetic.islands import Island
+    from parityscope.checks import Scene
+
+__all__ = ["CHECK"]
+
+_CODE = "CST003"
+_TITLE = "An FP32 island of the file is not honoured"
+_SHOWN = 6  # nodes in a claim (chosen); the details hold them all
+_ALONE = 8  # chosen: islands that are tried one by one
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    bench = scene.bench
+    if bench is None:
+        return
+    model = scene.model
+    found = islands(model.graph())
+    if not found and scene.candidate.option("model"):
+        model = load_model(Path(scene.candidate.option("model")))
+        found = islands(model.graph())
+    if not found:
+        return
+    experiment = Experiment(
+        check=_CODE,
+        claim="the FP32 islands of the file are computed in the format around them",
+        change="simulate the model as it is typed, and with its islands in the format around them",
+        measure="worst relative L2 distance from the candidate's outputs",
+        if_true="it falls to rounding with the islands ignored, with the same elements lost",
+        if_false="it does not, or the model as it is typed gives the same",
+        cost_s=6 * RUN_S,
+        runs="reference",
+    )
+    yield Proposal(experiment=experiment, test=lambda: _tested(MixedFile(scene, bench, model), found, experiment))
+
+
+def _tested(trial: MixedFile, found: tuple[Island, ...], experiment: Experiment) -> Result:
+    if not trial.tells():
+        because = "no output of the candidate holds a number: the same could come of anything"
+        return Result(
+            evidence=Evidence(experiment=experiment, outcome="inconclusive", before=0.0, after=0.0, because=because)
+        )
+    before = trial.distance(())
+    best, ignored = before, found
+    # One alone first: an island in which nothing is lost leaves no trace, and is not to be named with the others.
+    for one in (*((each,) for each in found[:_ALONE]), found):
+        after = trial.distance(one)
+        if after.error / after.limit < best.error / best.limit:
+            best, ignored = after, one
+        if best.explains(before):
+            break
+    because = (
+        f"the distance goes from {number(before.error)} with the types of the file to {number(best.error)} without them"
+    )
+    holds = best.explains(before)
+    evidence = Evidence(
+        experiment=experiment,
+        outcome="supports" if holds else "refutes",
+        before=before.error,
+        after=best.error,
+        because=because,
+    )
+    return Result(evidence=evidence, finding=_finding(trial, ignored, before, best, evidence) if holds else None)
+
+
+def _finding(
+    trial: MixedFile, ignored: tuple[Island, ...], before: Distance, after: Distance, evidence: Evidence
+) -> Finding:
+    share = 1.0 if math.isinf(before.error) else max(0.0, 1.0 - (after.error / before.error) ** 2)
+    share = round(share, 3)  # what is left is rounding, which a simulation and an engine do not share
+    tensors = [name for island in ignored for name in island.tensors]
+    places = trial.model.sites
+    nodes = [places[name].node for name in tensors if name in places]
+    first, words = _where(trial, ignored, tensors)
+    around = "FP16" if ignored[0].around == "f16" else "BF16"
+    return Finding(
+        code=_CODE,
+        title=_TITLE,
+        role="cause",
+        claim=f"The file says FP32 between its Casts at {_listed(nodes)}, and the candidate computes {around} there: "
+        f"{evidence.because}.{words}",
+        confidence=share,
+        confidence_from="the share of the error, in squares, that the islands in half precision explain with nothing fitted",
+        site=trial.scene.places.get(first) or places.get(first),
+        share=share,
+        evidence=(evidence,),
+        repairs=_repairs(nodes),
+        details={"nodes": nodes, "islands": len(ignored), "format": ignored[0].around},
+    )
+
+
+def _listed(nodes: Sequence[str]) -> str:
+    more = len(nodes) - _SHOWN
+    return ", ".join(nodes[:_SHOWN]) + (f" and {more} more nodes" if more > 0 else "")
+
+
+def _where(trial: MixedFile, ignored: Sequence[Island], tensors: list[str]) -> tuple[str, str]:
+    """The first tensor of the islands in which numbers are lost, or else the one that moves the most; and a sentence."""
+    sample = trial.bench.inputs(trial.bench.samples[0])
+    typed, narrow = trial.run((), tensors)(sample), trial.run(ignored, tensors)(sample)
+    worst, size = tensors[0], -1.0
+    for name in tensors:
+        lost = int((~np.isfinite(narrow[name]) & np.isfinite(typed[name])).sum())
+        if lost:
+            top = float(np.abs(typed[name][np.isfinite(typed[name])]).max())
+            return (
+                name,
+                f" {name!r} reaches {number(top)}, and {lost:,} of its {typed[name].size:,} elements are lost there.",
+            )
+        moved = finite_distance(typed[name], narrow[name])
+        if moved > size:
+            worst, size = name, moved
+    return worst, f" It moves {worst!r} the most, by {number(size)} (relative L2)."
+
+
+def _repairs(nodes: Sequence[str]) -> tuple[OfferedRepair, ...]:
+    listed = ",".join(f"{node}:fp32" for node in nodes)
+    return (
+        OfferedRepair(
+            repair="strongly_typed",
+            text="build it strongly typed, so that the types of the file are no wish",
+            command="trtexec --onnx=MODEL --stronglyTyped",
+        ),
+        OfferedRepair(
+            repair="obey_precisions",
+            text="with TensorRT 8 to 10 and weak types, ask for FP32 at exactly these layers, inputs and results, and obey it",
+            command="trtexec --onnx=MODEL --fp16 --precisionConstraints=obey "
+            f"--layerPrecisions={listed} --layerOutputTypes={listed}",
+        ),
+    )
+
+
+_MIXED = """<ir_version: 8, opset_import: ["" : 17]> g (float[4,64] x) => (float[4,16] y) {
+  h = Cast<to = 10>(x)
+  a = MatMul(h, w0)
+  wide = Cast<to = 1>(a)
+  squares = Pow(wide, two)
+  total = ReduceSum<keepdims = 1>(squares, axes)
+  length = Sqrt(total)
+  unit = Div(wide, length)
+  n = Cast<to = 10>(unit)
+  b = MatMul(n, w1)
+  y = Cast<to = 1>(b)
+}"""
+# The Casts around the island are there, and what stands between them is half precision.
+_IGNORED = _MIXED.replace("wide = Cast<to = 1>(a)", "wide = Cast<to = 10>(a)").replace(
+    "(wide, two)", "(wide, half_two)"
+)
+_RNG = np.random.default_rng(5)
+_CONSTANTS: dict[str, np.ndarray] = {
+    "w0": (_RNG.normal(size=(64, 64)) * 14).astype(np.float16),
+    "w1": (_RNG.normal(size=(64, 16)) / 8).astype(np.float16),
+    "two": np.array(2, np.float32),
+    "half_two": np.array(2, np.float16),
+    "axes": np.array([-1], np.int64),
+}
+_X = {"x": _RNG.normal(size=(4, 64)).astype(np.float32)}
+_SMALL = {**_CONSTANTS, "w0": np.asarray(_CONSTANTS["w0"] / 14, np.float16)}
+
+CHECK = Check(
+    code=_CODE,
+    title=_TITLE,
+    propose=_propose,
+    holds=(
+        Example(
+            model=_MIXED,
+            candidate_model=_IGNORED,
+            inputs=_X,
+            constants=_CONSTANTS,
+            candidate="sim",
+            declared="f16",
+            site="squares",
+        ),
+    ),
+    holds_not=(
+        # Honoured; nothing is too large for it to matter; and another fault in the same file.
+        Example(model=_MIXED, inputs=_X, constants=_CONSTANTS, candidate="sim", declared="f16"),
+        Example(model=_MIXED, candidate_model=_IGNORED, inputs=_X, constants=_SMALL, candidate="sim", declared="f16"),
+        Example(
+            model=_MIXED,
+            candidate_model=_MIXED.replace("Sqrt", "Log"),
+            inputs=_X,
+            constants=_CONSTANTS,
+            candidate="sim",
+            declared="f16",
+        ),
+    ),
+)

@@ -1,0 +1,258 @@
+"""The runtime's optimizer makes the error: unoptimized, or with a barrier in the right place, the same deployment is right.
+
+What goes wrong: an optimizer replaces several nodes by one that is not the same function. A Resize between QuantizeLinear and
+DequantizeLinear is computed in integers, a Pad is taken into a pooling that treats its border otherwise, a Transpose that
+exchanges nothing is folded into a product as if it did.
+
+How it shows: an error far above any rounding that is gone as soon as one looks. Every tensor that is marked as an output is
+right, because nothing can be fused over a tensor that must be given back; layer by layer nothing is to be found.
+
+How we test for it: by two interventions on the candidate itself, with nothing else changed. Its optimizer is switched off
+(`optimization=disabled`; a program is asked to in its manifest), and tensors are marked as barriers: all that could be
+captured, then ever fewer (delta debugging), until no smaller set keeps the answer right. Tensors beside that are tried alone,
+and the node between the most barriers is named. Last, the deployment is run undisturbed once more and must be wrong again.
+
+What it is confused with: a candidate that does not give the same answer twice (RUN001), which the last run tells; rounding
+that fusion saves or adds, which is no more than the arithmetic allows.
+
+How to repair: update the runtime; until then switch that optimizer off, or make the tensor named an output of the model.
+
+Sources: ONNX Runtime issues 21319 and 28448 (QDQ Resize), 22177 (Pad and AveragePool), 32228 (Transpose and Gemm), 25855;
+NVIDIA/TensorRT issues 3645, 4400 and 2706 (the error vanishes with marked outputs); A. Zeller and R. Hildebrandt, "Simplifying
+and isolating failure-inducing input", IEEE TSE 28 (2002), for the search.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks._barriers import fewest, neighbours
+from parityscope.checks._common import number
+from parityscope.checks._reproducing import RUN_S, Misfit, misfit, refuted, supported
+from parityscope.errors import ParityError
+from parityscope.prediction import FLOAT32_ROUNDING
+from parityscope.records import Experiment, Finding, OfferedRepair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import onnx_ir as ir
+
+    from parityscope.checks import Bench, Run, Scene
+    from parityscope.records import Evidence
+
+__all__ = ["CHECK"]
+
+_CODE = "FUS011"
+_TITLE = "The runtime's optimizer makes the error"
+_OFF = "optimization=disabled"
+# Operators that move or store what others compute.
+_STORING = {"Cast", "DequantizeLinear", "Flatten", "Identity", "Pad", "QuantizeLinear", "Reshape", "Transpose"}
+_RUNS = 40  # chosen: one barrier among 1,000 tensors takes some 20, each a session of the candidate
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    bench = scene.bench
+    if bench is None:
+        return
+    off = next((run for target, run in bench.switched.items() if _OFF in target), None)
+    tensors = _markable(scene) if bench.watched and scene.disturbance > FLOAT32_ROUNDING else []
+    if off is None and not tensors:
+        return
+    ways = [*(["switch its optimizer off"] if off else []), *(["mark tensors as outputs"] if tensors else [])]
+    experiment = Experiment(
+        check=_CODE,
+        claim="the candidate's optimizer makes the error",
+        change=" and ".join(ways),
+        measure="worst relative L2 error of the outputs",
+        if_true="it falls to what the declared arithmetic explains, and comes back with the optimizer",
+        if_false="it stays",
+        cost_s=RUN_S * 20,
+        runs="rebuild",
+    )
+    yield Proposal(experiment=experiment, test=lambda: _tested(_Trial(scene, bench), off, tensors, experiment))
+
+
+def _markable(scene: Scene) -> list[str]:
+    """The intermediate tensors that the candidate gave back, in the graph's order."""
+    outputs = {value.name for value in scene.model.outputs}
+    found = [name for name in scene.tensors if name not in outputs and name in scene.places]
+    return sorted(found, key=lambda name: scene.places[name].index)
+
+
+class _Trial:
+    """The candidate on the sample that is furthest off, disturbed in one way or another."""
+
+    def __init__(self, scene: Scene, bench: Bench) -> None:
+        errors = {index: misfit(scene, bench.reference(index), bench.candidate(index)) for index in bench.samples}
+        self.scene, self.bench = scene, bench
+        self.sample = max(errors, key=lambda index: errors[index].over)
+        self.before = errors[self.sample]
+
+    def measure(self, found: Mapping[str, np.ndarray]) -> Misfit:
+        return misfit(self.scene, self.bench.reference(self.sample), found)
+
+    def unoptimized(self, run: Run) -> Misfit | None:
+        """The misfit without the optimizer; None where the candidate cannot be run so."""
+        try:
+            return self.measure(run(self.bench.inputs(self.sample)))
+        except ParityError:
+            return None
+
+    def barred(self, tensors: Sequence[str]) -> Misfit:
+        """The misfit with these tensors marked; an engine that refuses to mark them leaves all of the error."""
+        if self.bench.watched is None:
+            raise ValueError("nothing can be marked")
+        try:
+            return self.measure(self.bench.watched(self.sample, tensors))
+        except ParityError:
+            return self.before
+
+    def cures(self, tensors: Sequence[str]) -> bool:
+        return self.barred(tensors).explains(self.before)
+
+    def again(self) -> Misfit:
+        """The misfit of the deployment as it is, run once more."""
+        if self.bench.answers is None:
+            raise ValueError("a recording cannot be run again")
+        return self.measure(self.bench.answers(self.bench.inputs(self.sample)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cure:
+    """What took the error away: the optimizer switched off, and barriers, each by itself or only all `together`."""
+
+    off: Misfit | None
+    barriers: tuple[str, ...]
+    together: bool
+    after: Misfit
+
+
+def _tested(trial: _Trial, off: Run | None, tensors: list[str], experiment: Experiment) -> Result:
+    before = trial.before
+    if before.fits:
+        return refuted(experiment, None, "the samples looked at are right")
+    plain = trial.unoptimized(off) if off else None
+    marked = trial.barred(tensors) if tensors else None
+    cured = [one for one in (plain, marked) if one is not None and one.explains(before)]
+    told = [f"{number(plain.error)} with the optimizer off"] if plain else []
+    many = "1 tensor" if len(tensors) == 1 else f"{len(tensors)} tensors"
+    told += [f"{number(marked.error)} with {many} marked"] if marked else []
+    because = f"the error of {number(before.error)} becomes {' and '.join(told) or 'nothing that could be measured'}"
+    if not cured:
+        worst = plain or marked
+        return refuted(experiment, before, because, after=worst.error if worst else None)
+    again = trial.again()
+    if again.fits:
+        return refuted(experiment, None, f"{because}, but run once more as it is the candidate is right too")
+    barriers, together = _barriers(trial, tensors) if marked is not None and marked.explains(before) else ((), False)
+    evidence = supported(experiment, before, cured[0], because)
+    cure = _Cure(off=plain if plain in cured else None, barriers=barriers, together=together, after=cured[0])
+    return Result(evidence=evidence, finding=_finding(trial, cure, evidence))
+
+
+def _barriers(trial: _Trial, tensors: list[str]) -> tuple[tuple[str, ...], bool]:
+    """The smallest set of barriers found, and whether it takes all of them; with a single one, those beside it that do too."""
+    needed, used = fewest(tensors, trial.cures, _RUNS)
+    if len(needed) > 1:
+        return tuple(needed), True
+    beside = [name for name in neighbours(trial.scene.graph, needed[0]) if name in tensors]
+    return (*needed, *(name for name in beside[: _RUNS - used] if trial.cures([name]))), False
+
+
+def _finding(trial: _Trial, cure: _Cure, evidence: Evidence) -> Finding:
+    nodes = _touching(trial.scene, cure.barriers)
+    node = _named(nodes, cure.barriers)
+    tensor = str(node.outputs[0].name) if node else ""
+    share = cure.after.share(trial.before)
+    return Finding(
+        code=_CODE,
+        title=_TITLE,
+        role="cause",
+        claim=_claim(trial.scene, cure, nodes, node, evidence),
+        confidence=share,
+        confidence_from="the share of the error, in squares, that is gone from the candidate itself by that intervention",
+        site=trial.scene.places.get(tensor),
+        share=share,
+        evidence=(evidence,),
+        repairs=_repairs(cure),
+        details={
+            "barriers": list(cure.barriers),
+            "nodes": [_name(trial.scene, one) for one in nodes],
+            "optimizer_off": cure.off.error if cure.off else None,
+        },
+    )
+
+
+def _claim(scene: Scene, cure: _Cure, nodes: list[ir.Node], node: ir.Node | None, evidence: Evidence) -> str:
+    if node is None:
+        return f"Without its optimizer the candidate is right: {evidence.because}."
+    kinds = ", ".join(f"{_name(scene, one)} ({one.op_type})" for one in nodes)
+    names = " and ".join(cure.barriers) if cure.together else " or ".join(cure.barriers)
+    keeps = f"With {names} as {'outputs' if cure.together else 'an output'} of the model the answer is right."
+    return f"The optimizer's rewrite of {kinds} is not the same function: {evidence.because}. {keeps}"
+
+
+def _name(scene: Scene, node: ir.Node) -> str:
+    site = scene.places.get(str(node.outputs[0].name))
+    return site.node if site and site.node else str(node.outputs[0].name)
+
+
+def _touching(scene: Scene, barriers: Sequence[str]) -> list[ir.Node]:
+    """The nodes that write or read a barrier, in the graph's order."""
+    wanted = set(barriers)
+    return [node for node in scene.graph.graph if wanted & _tensors_of(node)]
+
+
+def _named(nodes: list[ir.Node], barriers: Sequence[str]) -> ir.Node | None:
+    """The node between the most barriers; of equal ones the middle one of those that compute, of two the second."""
+    wanted = set(barriers)
+    counts = [len(wanted & _tensors_of(node)) for node in nodes]
+    among = [node for node, count in zip(nodes, counts, strict=True) if count == max(counts)]
+    computing = [node for node in among if node.op_type not in _STORING] or among
+    return computing[len(computing) // 2] if computing else None
+
+
+def _tensors_of(node: ir.Node) -> set[str]:
+    return {str(value.name) for value in (*node.inputs, *node.outputs) if value is not None}
+
+
+def _repairs(cure: _Cure) -> tuple[OfferedRepair, ...]:
+    found = [OfferedRepair(repair="update_runtime", text="run it in a later version of the runtime")]
+    if cure.off is not None:
+        found.append(
+            OfferedRepair(repair="optimizer_off", text="until then switch the optimizer off: it costs speed only")
+        )
+    if cure.barriers:
+        names = " and ".join(repr(name) for name in (cure.barriers if cure.together else cure.barriers[:1]))
+        text = f"or make {names} an output of the model, so that nothing is fused over it"
+        found.append(OfferedRepair(repair="barrier", text=text))
+    return tuple(found)
+
+
+_MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[4,64] x) => (float[4,64] y) {
+  a = MatMul(x, w)
+  b = Relu(a)
+  y = MatMul(b, w)
+}"""
+_RNG = np.random.default_rng(91)
+_W = {"w": _RNG.normal(size=(64, 64)).astype(np.float32)}
+_X = {"x": _RNG.normal(size=(4, 64)).astype(np.float32)}
+
+CHECK = Check(
+    code=_CODE,
+    title=_TITLE,
+    propose=_propose,
+    # Which rewrite is wrong depends on the version: the tests run released versions of ONNX Runtime that are known to be.
+    holds=(),
+    holds_not=(
+        # Wrong with the optimizer and without it; and rounding, which is not the optimizer's.
+        Example(model=_MODEL, candidate_model=_MODEL.replace("Relu", "Tanh"), inputs=_X, constants=_W, candidate="ort"),
+        Example(model=_MODEL, inputs=_X, constants=_W, candidate="sim:bf16", declared="f32"),
+        Example(model=_MODEL, inputs=_X, constants=_W, candidate="openvino:bf16", declared="f32"),
+    ),
+)

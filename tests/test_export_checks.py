@@ -1,0 +1,230 @@
+"""The checks of an export, on pairs of exported files: one stands for the network, the other is what came out of its conversion.
+
+PyTorch itself is in tests/test_torch.py, which needs it. What the checks do with a network and a file needs only two functions,
+and ONNX Runtime runs both here: the network's modes are files of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import pytest
+
+from parityscope.arithmetic import FORMATS
+from parityscope.backends.targets import parse_target
+from parityscope.case import Case, load_inputs, load_model
+from parityscope.case.formats.npz import write_npz
+from parityscope.checks import Scene, checks
+from parityscope.records import Policy
+from parityscope.study._bench import open_bench
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from parityscope.checks import Run
+    from parityscope.records import Finding
+
+EVAL = """<ir_version: 8, opset_import: ["" : 17]> g (float[8,4] x) => (float[8,4] y) {
+  n = BatchNormalization<epsilon = 0.00001>(x, scale, shift, mean, variance)
+  y = Tanh(n)
+}"""
+TRAIN = """<ir_version: 8, opset_import: ["" : 17]> g (float[8,4] x) => (float[8,4] y) {
+  n, m, v = BatchNormalization<epsilon = 0.00001, training_mode = 1>(x, scale, shift, mean, variance)
+  y = Tanh(n)
+}"""
+STATISTICS = {
+    "scale": np.ones(4, np.float32),
+    "shift": np.zeros(4, np.float32),
+    "mean": np.array([1, -2, 0.5, 0.25], np.float32),
+    "variance": np.array([4, 0.5, 9, 1], np.float32),
+}
+# The mean over all positions, with their number as it was while it was traced, or as it is.
+COUNTED = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,N] x) => (float[1,1] y) {
+  total = ReduceSum<keepdims = 1>(x, axes)
+  shape = Shape<start = 1>(x)
+  count = Cast<to = 1>(shape)
+  y = Div(total, count)
+}"""
+TRACED = COUNTED.replace("  count = Cast<to = 1>(shape)\n", "").replace(
+    "y = Div(total, count)", "y = Div(total, eight)"
+)
+AXES = {"axes": np.array([1]), "eight": np.array([8], np.float32)}
+# A mask that steers the network, and was taken for a constant.
+MASKED = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x, float[1,8] mask) => (float[1,8] y) {
+  kept = Mul(x, mask)
+  y = Softmax(kept)
+}"""
+UNMASKED = MASKED.replace("Mul(x, mask)", "Mul(x, ones)")
+SLOPE = (
+    """<ir_version: 8, opset_import: ["" : 17]> g (float[8,4] x) => (float[8,4] y) { y = LeakyRelu<alpha = 0.1>(x) }"""
+)
+
+
+class Desk:
+    """Files written from text, and the findings of one check about a network, its modes and a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def written(self, text: str, constants: Mapping[str, np.ndarray]) -> Path:
+        model = onnx.parser.parse_model(text)
+        for name, array in constants.items():
+            model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+        path = self.folder / f"{len(list(self.folder.iterdir()))}.onnx"
+        onnx.save(model, path)
+        return path
+
+    def findings(
+        self,
+        code: str,
+        modes: Sequence[str],
+        file: str,
+        samples: Sequence[Mapping[str, np.ndarray]],
+        constants: Mapping[str, np.ndarray],
+    ) -> list[Finding]:
+        """`modes` are the network as it was given, and in its other mode; the deployment runs the file in ONNX Runtime."""
+        model = load_model(self.written(file, constants))
+        for number, arrays in enumerate(samples):
+            write_npz(self.folder / "x" / f"{number}.npz", arrays)
+        inputs = load_inputs(model, self.folder / "x", spool=self.folder / "spool")
+        case = Case(name="export", model=model, inputs=inputs, policy=Policy(declared="f32"))
+        names = dict(
+            zip(("torch?module=net.py:make", "torch?mode=batch-statistics&module=net.py:make"), modes, strict=False)
+        )
+        with open_bench(case, parse_target("ort"), parse_target("ort"), {}) as bench:
+            origin = {name: self.runner(text, constants) for name, text in names.items()}
+            network = next(iter(origin.values()))
+            given = replace(
+                bench,
+                origin=origin,
+                converted=self.runner(file, constants),
+                reference=lambda index: network(bench.inputs(index)),
+            )
+            scene = Scene(
+                model=model,
+                graph=model.graph(),
+                places=model.sites,
+                inputs=inputs,
+                candidate=parse_target("ort"),
+                declared="f32",
+                executed="",
+                storage=FORMATS["f32"],
+                verdict="beyond",
+                outputs=(),
+                bench=given,
+            )
+            results = [proposal.test() for proposal in checks()[code].propose(scene)]
+        return [result.finding for result in results if result.finding is not None]
+
+    def runner(self, text: str, constants: Mapping[str, np.ndarray]) -> Run:
+        from parityscope.backends._onnxruntime import open_path
+
+        path = self.written(text, constants)
+        outputs = [value.name for value in load_model(path).outputs]
+        return open_path(path, outputs=outputs, optimization="disabled")
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def batch(seed: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+X = [{"x": batch(1, 8, 4)}, {"x": batch(2, 8, 4)}]
+
+
+def test_a_file_that_was_exported_in_training_mode(desk: Desk) -> None:
+    found = desk.findings("EXP002", [EVAL, TRAIN], TRAIN, X, STATISTICS)
+    assert len(found) == 1
+    assert found[0].claim.startswith("The ONNX file was exported in training mode")
+    assert [one.repair for one in found[0].repairs] == ["eval_mode"]
+
+
+def test_a_right_file_and_one_with_another_fault_are_no_training_mode(desk: Desk) -> None:
+    assert desk.findings("EXP002", [EVAL, TRAIN], EVAL, X, STATISTICS) == []
+
+
+def test_another_fault_is_no_training_mode(desk: Desk) -> None:
+    assert desk.findings("EXP002", [EVAL, TRAIN], EVAL.replace("Tanh", "Sigmoid"), X, STATISTICS) == []
+
+
+def test_an_input_that_was_traced_away(desk: Desk) -> None:
+    mask = (np.arange(8) < 5).astype(np.float32)[None]
+    samples = [{"x": batch(3, 1, 8), "mask": mask}, {"x": batch(4, 1, 8), "mask": mask}]
+    found = desk.findings("EXP003", [MASKED], UNMASKED, samples, {"ones": np.ones((1, 8), np.float32)})
+    assert [one.claim.split(":")[0] for one in found] == ["Input mask was traced away"]
+
+
+def test_a_size_that_was_traced_as_a_constant(desk: Desk) -> None:
+    samples = [{"x": batch(5, 1, 8)}, {"x": batch(6, 1, 12)}, {"x": batch(7, 1, 8)}, {"x": batch(8, 1, 12)}]
+    found = desk.findings("EXP003", [COUNTED], TRACED, samples, AXES)
+    assert len(found) == 1
+    words = "A size was traced as a constant: network and file agree for x [1, 8] and not for x [1, 12]"
+    assert found[0].claim.startswith(words)
+
+
+def test_a_file_that_follows_its_sizes_is_not_blamed(desk: Desk) -> None:
+    samples = [{"x": batch(5, 1, 8)}, {"x": batch(6, 1, 12)}]
+    assert desk.findings("EXP003", [COUNTED], COUNTED, samples, AXES) == []
+
+
+def test_the_conversion_is_placed_before_the_deployment(desk: Desk) -> None:
+    found = desk.findings("EXP001", [SLOPE], SLOPE.replace("0.1", "0.2"), X, {})
+    assert len(found) == 1
+    assert found[0].claim.startswith("The conversion is at fault")
+    assert found[0].share == pytest.approx(1.0)
+
+
+def test_a_right_conversion_places_the_fault_behind_it(desk: Desk) -> None:
+    assert desk.findings("EXP001", [SLOPE], SLOPE, X, {}) == []
+
+
+SOFTMAX = """<ir_version: 8, opset_import: ["" : 12]> g (float[2,3,4] x) => (float[2,3,4] y) {
+  a = Mul(x, x)
+  y = OP(a)
+}"""
+
+
+@pytest.mark.parametrize(
+    ("theirs", "named"),
+    [
+        pytest.param(lambda text: text.replace(": 12]", ": 13]"), True, id="read by another opset"),
+        pytest.param(
+            lambda text: text.replace("Mul(x, x)", "Add(x, x)").replace(": 12]", ": 13]"), False, id="another fault"
+        ),
+    ],
+)
+@pytest.mark.parametrize("operator", ["Softmax", "LogSoftmax", "Hardmax"])
+def test_operators_that_changed_between_opsets(
+    operator: str, theirs: Callable[[str], str], *, named: bool, desk: Desk
+) -> None:
+    text = SOFTMAX.replace("OP", operator)
+    model = load_model(desk.written(text, {}))
+    other = desk.written(theirs(text), {})
+    write_npz(desk.folder / "x" / "0.npz", {"x": batch(9, 2, 3, 4)})
+    inputs = load_inputs(model, desk.folder / "x", spool=desk.folder / "spool")
+    case = Case(name="opset", model=model, inputs=inputs, policy=Policy(declared="f32"))
+    candidate = parse_target(f"ort?model={other}")
+    with open_bench(case, parse_target("ort"), candidate, {}) as bench:
+        scene = Scene(
+            model=model,
+            graph=model.graph(),
+            places=model.sites,
+            inputs=inputs,
+            candidate=candidate,
+            declared="f32",
+            executed="",
+            storage=FORMATS["f32"],
+            verdict="beyond",
+            outputs=(),
+            bench=bench,
+        )
+        found = [proposal.test().finding for proposal in checks()["EXP004"].propose(scene)]
+    assert [one is not None for one in found] == [named]

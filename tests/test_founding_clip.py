@@ -1,0 +1,268 @@
+"""The founding case of Conv and Clip: a lost bound is named, and TF32 is acquitted because it is far too small."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+
+from parityscope.arithmetic.bounds import feeds, loosened
+from parityscope.arithmetic.swallowing import swallowing
+from parityscope.backends._onnxruntime import open_session
+from parityscope.case import load_model
+from parityscope.case.formats.images import read_image
+from parityscope.case.formats.npz import write_npz
+from parityscope.case.imaging.recipe import Placing, Recipe, prepared
+from parityscope.cli import main
+from parityscope.testing.efficientnet import efficientnet_lite0
+from parityscope.testing.models import require
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+# The public report's: a picture in (-0.5, 0.5), a convolution and a Clip, shown as a picture again. There it had 512 x 512.
+PICTURE = """<ir_version: 8, opset_import: ["" : 17]>
+picture (float[1,3,64,64] x) => (float[1,3,64,64] y) {
+  c = Conv<pads = [1, 1, 1, 1]>(x, w)
+  y = Clip(c, low, high)
+}"""
+# A classifier with ReLU6 behind its products and behind a convolution; TensorRT 10.12 loses the bound of the first kind.
+PRODUCTS = """<ir_version: 8, opset_import: ["" : 17]>
+products (float[2,3,8,8] x) => (float[2,10] y) {
+  k = Conv<pads = [1, 1, 1, 1]>(x, w0)
+  r = Clip(k, low, high)
+  p = GlobalAveragePool(r)
+  f = Flatten(p)
+  a1 = MatMul(f, w1)
+  b1 = Add(a1, c1)
+  r1 = Clip(b1, low, high)
+  a2 = MatMul(r1, w2)
+  b2 = Add(a2, c2)
+  r2 = Clip(b2, low, high)
+  y = MatMul(r2, w3)
+}"""
+LITE0 = Recipe(
+    input="image",
+    placing=Placing(size=(224, 224), fit="central", kernel="bicubic-antialias", shorter=256),
+    scale=1.0,
+    mean=(127.0,),
+    deviation=(128.0,),
+)
+
+
+def photograph() -> np.ndarray:
+    """float32 (1, 3, 64, 64) in (-0.5, 0.5) on levels of 1/255."""
+    rows, columns = np.mgrid[0:1:64j, 0:1:64j]
+    channels = [0.5 + 0.5 * np.sin(9 * rows + 3 * columns), 0.5 + 0.5 * np.cos(7 * columns * rows), rows * columns]
+    noise = np.random.default_rng(4).normal(0, 0.02, (3, 64, 64))
+    return np.asarray(np.rint(np.clip(np.stack(channels) + noise, 0, 1) * 255)[None] / 255 - 0.5, np.float32)
+
+
+def sharpening() -> np.ndarray:
+    weights = (np.random.default_rng(4).normal(size=(3, 3, 3, 3)) * 0.15).astype(np.float32)
+    weights[[0, 1, 2], [0, 1, 2], 1, 1] += 1
+    return weights
+
+
+def written(text: str, constants: Mapping[str, np.ndarray], path: Path) -> Path:
+    model = onnx.parser.parse_model(text)
+    for name, array in constants.items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array), name))
+    onnx.save(model, path)
+    return path
+
+
+def diagnosed(model: Path, inputs: Path, candidate: str, capfd: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    study = inputs.parent / f"study-{len(list(inputs.parent.iterdir()))}"
+    with pytest.raises(SystemExit) as ended:
+        line = ["diagnose", str(model), "--inputs", str(inputs), "--candidate", candidate, "--study", str(study)]
+        main([*line, "--format", "json", "--quiet", "--declared", "f32"])
+    said = capfd.readouterr()
+    assert ended.value.code in {0, 1}, said.err
+    found: dict[str, Any] = json.loads(said.out)
+    return found
+
+
+def acquitted(found: Mapping[str, Any]) -> dict[str, str]:
+    """Why each arithmetic is refuted, by its name."""
+    told = [one for one in found["refuted"] if one["experiment"]["check"] == "ACC001"]
+    return {one["experiment"]["claim"].split(" in ")[1].split(",")[0]: one["because"] for one in told}
+
+
+@pytest.mark.parametrize("way", ["recorded", "observed"])
+def test_a_picture_whose_upper_bound_is_lost(way: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    half = np.array(0.5, np.float32)
+    constants = {"w": sharpening(), "low": np.negative(half), "high": half}
+    model = written(PICTURE, constants, tmp_path / "picture.onnx")
+    engine = written(PICTURE.replace("(c, low, high)", "(c, low)"), constants, tmp_path / "engine.onnx")
+    write_npz(tmp_path / "x.npz", {"x": photograph()})
+    candidate = f"ort?model={engine}"
+    if way == "recorded":
+        run = open_session(load_model(engine).graph(), outputs=["y"])
+        write_npz(tmp_path / "y.npz", run({"x": photograph()}))
+        candidate = f"saved?path={tmp_path / 'y.npz'}"
+    found = diagnosed(model, tmp_path / "x.npz", candidate, capfd)
+    first = found["findings"][0]
+    assert (found["verdict"], first["role"], first["site"]["node"]) == ("beyond", "cause", "Clip#1")
+    assert first["code"] == ("FUS012" if way == "recorded" else "FUS002")
+    assert "the upper bound 0.5" in first["claim"]
+    # No reference is needed to see that these values are impossible.
+    assert "FUS010" in {one["code"] for one in found["findings"]}
+    # A picture that is 14 % off, and an arithmetic that makes 3.3e-4: 0.09 of a step of 8 bits at most.
+    assert acquitted(found)["tf32"].endswith("times less")
+    measured, explains = found["outputs"][0]["rel_l2"], found["outputs"][0]["expected"]["tf32"]
+    assert explains < 5e-4 < 400 * explains < measured
+
+
+def test_tf32_alone_is_told_as_tf32(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The other half of the acquittal: where the error is TF32's, its size says so, and it cannot be seen."""
+    half = np.array(0.5, np.float32)
+    model = written(PICTURE, {"w": sharpening(), "low": np.negative(half), "high": half}, tmp_path / "picture.onnx")
+    write_npz(tmp_path / "x.npz", {"x": photograph()})
+    found = diagnosed(model, tmp_path / "x.npz", "sim:tf32", capfd)
+    assert found["outputs"][0]["grade"] == "tf32"
+    assert found["outputs"][0]["max_abs"] < 1 / 255  # less than a step of a picture of 8 bits
+    assert not acquitted(found)
+    assert found["findings"][0]["code"] == "ACC001"
+    assert not {"FUS002", "FUS010", "FUS012"} & {one["code"] for one in found["findings"]}
+
+
+def products() -> dict[str, np.ndarray]:
+    draw = np.random.default_rng(8)
+    constants = {
+        "w0": draw.normal(size=(16, 3, 3, 3)) / 3,
+        "w1": draw.normal(size=(16, 32)),
+        "c1": draw.normal(2, 2, 32),
+        "w2": draw.normal(size=(32, 24)) / 4,
+        "c2": draw.normal(2, 2, 24),
+        "w3": draw.normal(size=(24, 10)),
+        "low": np.array(0),
+        "high": np.array(2),
+    }
+    return {name: np.asarray(array, np.float32) for name, array in constants.items()}
+
+
+def test_a_rule_of_a_fusion_is_named_as_a_rule(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """MatMul, Add and Clip lose the upper bound wherever they stand, and the Clip behind the convolution keeps its own."""
+    model = written(PRODUCTS, products(), tmp_path / "products.onnx")
+    text = PRODUCTS.replace("(b1, low, high)", "(b1, low)").replace("(b2, low, high)", "(b2, low)")
+    engine = open_session(load_model(written(text, products(), tmp_path / "engine.onnx")).graph(), outputs=["y"])
+    draw = np.random.default_rng(9)
+    for number in range(2):
+        x = {"x": draw.normal(1, 1, (2, 3, 8, 8)).astype(np.float32)}
+        write_npz(tmp_path / "x" / f"{number}.npz", x)
+        write_npz(tmp_path / "y" / f"{number}.npz", engine(x))
+    found = diagnosed(model, tmp_path / "x", f"saved?path={tmp_path / 'y'}", capfd)
+    first = found["findings"][0]
+    assert (found["verdict"], first["code"], first["role"]) == ("beyond", "FUS012", "cause")
+    assert "all behind MatMul, Add" in first["claim"]
+    assert [(one["tensor"], one["upper"]) for one in first["details"]["bounds"]] == [("r1", True), ("r2", True)]
+
+
+@pytest.fixture(scope="module")
+def lite0(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """EfficientNet-Lite0 and two photographs, prepared."""
+    folder = tmp_path_factory.mktemp("lite0")
+    require("eff-weights")
+    efficientnet_lite0(folder / "eff.onnx")
+    for name in ("coffee", "chelsea"):
+        write_npz(folder / "x" / f"{name}.npz", {"image": prepared(LITE0, read_image(require(name)))})
+    return folder
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("places", [(31,), tuple(range(33))], ids=["last but one", "all"])
+def test_relu6_of_a_real_network_without_its_bound(
+    lite0: Path, places: tuple[int, ...], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """From outputs alone: which of 33 ReLU6 it is, and that TF32 is far too small to have done it."""
+    graph = load_model(lite0 / "eff.onnx").graph()
+    bounds = loosened(graph)
+    upper = [one for one in bounds if one.upper]
+    assert len(upper) == 33
+    assert {one.value for one in upper} == {6.0}
+    run = open_session(graph, outputs=["logits"])
+    for path in sorted((lite0 / "x").iterdir()):
+        x = dict(np.load(path))
+        write_npz(tmp_path / "y" / path.name, run({**x, **feeds(bounds, [upper[place] for place in places])}))
+        write_npz(tmp_path / "x" / path.name, x)
+    found = diagnosed(lite0 / "eff.onnx", tmp_path / "x", f"saved?path={tmp_path / 'y'}", capfd)
+    first = found["findings"][0]
+    assert (found["verdict"], first["code"], first["role"]) == ("beyond", "FUS012", "cause")
+    assert [(one["tensor"], one["upper"]) for one in first["details"]["bounds"]] == [
+        (upper[place].tensor, True) for place in places
+    ]
+    assert first["site"]["tensor"] == upper[places[0]].tensor
+    assert "tf32" in acquitted(found)
+
+
+NAN = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[1,64] x) => (float[1,64] y) {
+  s = Sqrt(x)
+  c = Clip(s, low, high)
+  r = Relu(x)
+  m = Max(c, r)
+  y = Mul(m, gain)
+}"""
+
+
+@pytest.mark.parametrize("first", ["low", "high"])
+def test_a_bound_is_made_of_nan(first: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    constants = {name: np.array(number, np.float32) for name, number in (("low", 0.5), ("high", 1.2), ("gain", 3))}
+    model = load_model(written(NAN, constants, tmp_path / "nan.onnx"))
+    x = np.abs(np.random.default_rng(4).normal(size=(1, 64))).astype(np.float32)
+    x[0, [5, 17]] = -1  # whose roots are NaN
+    write_npz(tmp_path / "x.npz", {"x": x})
+    answer = open_session(swallowing(model.graph(), first, {"c"}), outputs=["y"])({"x": x})
+    # Both runtimes have the same NaN, and one of them makes three times a bound of it.
+    np.testing.assert_allclose(answer["y"][0, [5, 17]], 1.5 if first == "low" else 3.6, rtol=1e-6)
+    write_npz(tmp_path / "y.npz", answer)
+    found = diagnosed(model.path, tmp_path / "x.npz", f"saved?path={tmp_path / 'y.npz'}", capfd)
+    cause = found["findings"][0]
+    assert (found["verdict"], cause["code"], cause["role"]) == ("beyond", "FUS013", "cause")
+    assert (cause["site"]["node"], cause["details"]["first"]) == ("Clip#1", first)
+
+
+def test_maxima_of_nan_give_the_other_operand(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+    g (float[4] a, float[4] b) => (float[4] most, float[4] least, float[4] rest) {
+      most = Max(a, b)
+      least = Min(a, b)
+      rest = Relu(a)
+    }"""
+    model = load_model(written(text, {}, tmp_path / "m.onnx"))
+    a, b = np.array([np.nan, 1, -2, 3], np.float32), np.array([5, np.nan, 4, -1], np.float32)
+    found = open_session(swallowing(model.graph(), "low"), outputs=["most", "least", "rest"])({"a": a, "b": b})
+    # C's fmax and fmin, element by element; a Relu of NaN is its bound.
+    np.testing.assert_array_equal(found["most"], np.fmax(a, b))
+    np.testing.assert_array_equal(found["least"], np.fmin(a, b))
+    np.testing.assert_array_equal(found["rest"], np.array([0, 1, 0, 3], np.float32))
+
+
+@pytest.mark.parametrize("opset", [10, 17])
+def test_bounds_as_inputs_change_nothing_until_one_is_lost(opset: int, tmp_path: Path) -> None:
+    clip = "Clip<min = -1.0, max = 2.0>(x)" if opset == 10 else "Clip(x, low, high)"
+    text = f"""<ir_version: 8, opset_import: ["" : {opset}]>
+    g (float[5] x) => (float[5] c, float[5] y) {{ c = {clip} r = Relu(c) y = Neg(r) }}"""
+    constants = {} if opset == 10 else {"low": np.array(-1, np.float32), "high": np.array(2, np.float32)}
+    model = load_model(written(text, constants, tmp_path / "m.onnx"))
+    graph = model.graph()
+    bounds = loosened(graph)
+    assert [(one.tensor, one.upper, one.value) for one in bounds] == [
+        ("c", False, -1.0),
+        ("c", True, 2.0),
+        ("r", False, 0.0),
+    ]
+    x = {"x": np.array([-3, -0.5, 0.5, 2.5, 9], np.float32)}
+    plain = open_session(model.graph(), outputs=["c", "y"])(x)
+    run = open_session(ir.serde.deserialize_model(ir.serde.serialize_model(graph)), outputs=["c", "y"])
+    for name, array in run({**x, **feeds(bounds)}).items():
+        np.testing.assert_array_equal(array, plain[name])
+    lost = run({**x, **feeds(bounds, [bounds[1]])})
+    np.testing.assert_array_equal(lost["c"], np.array([-1, -0.5, 0.5, 2.5, 9], np.float32))
+    np.testing.assert_array_equal(lost["y"], -np.array([0, 0, 0.5, 2.5, 9], np.float32))
