@@ -63,7 +63,8 @@ def test_the_batch_normalization_is_named(diagnosed: tuple[dict[str, Any], Path]
 @pytest.mark.model
 def test_the_document_follows_the_design(diagnosed: tuple[dict[str, Any], Path]) -> None:
     document, study = diagnosed
-    keys = "schema verdict model reference candidate environment outputs suspects findings refuted skipped unexplained"
+    keys = "schema verdict model reference candidate environment outputs suspects findings refuted sequence skipped"
+    keys += " unexplained"
     assert set(document) == set(keys.split())
     assert document["schema"] == "parityscope/1"
     assert json.loads((study / "study.json").read_text())["verdict"] == "beyond"

@@ -1,14 +1,17 @@
 """Chooses, runs and ranks the experiments -> Diagnosis.
 
-Every check proposes experiments for the scene; they run cheapest first, under a time budget. Supported claims become
-findings, ordered by the part of the output error that they explain; refuted ones are kept and shown. A check that
-fails (its own fault) becomes a `Skip` that names it, and the others go on.
+Every check proposes experiments for the scene. What needs no run comes first, then what runs the reference, then what runs
+the candidate, then what builds or starts it in another way; within each the cheapest first. An outcome changes that order:
+once a claim explains all of the error, the experiments that would explain it in another way come last. All of it obeys
+a time budget. Supported claims become findings, ordered by the part of the output error that they explain; refuted ones
+are kept and shown. A check that fails (its own fault) becomes a `Skip` that names it, and the others go on.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from parityscope.backends.recording import Progress, silent
@@ -17,19 +20,45 @@ from parityscope.errors import ParityError
 from parityscope.records import Diagnosis, Skip
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Mapping
 
-    from parityscope.checks import Proposal, Result, Scene
-    from parityscope.records import Evidence, Finding
+    from parityscope.checks import Correction, Nearest, Proposal, Result, Scene
+    from parityscope.records import Evidence, Experiment, Finding
 
-__all__ = ["diagnose_scene"]
+__all__ = ["SPENT", "Tested", "TimeSpentError", "claim_of", "diagnose_scene", "examine_scene", "identity_of"]
+
+SPENT = "the time budget is spent"
 
 _ROLES = ("cause", "contributing", "information")
+
+_VARIES = "RUN001"  # the candidate does not give the same answer twice
+
+# What an experiment runs, cheap and decisive first.
+_STAGES = ("nothing", "reference", "candidate", "rebuild")
 
 # Roles by the part of the output error that a claim explains. Chosen: a cause explains at least half of it, so that
 # there is at most one; what explains less than a hundredth cannot matter to the verdict.
 _CAUSE = 0.5
 _CONTRIBUTES = 0.01
+
+# A claim that explains this part of the error leaves nothing to explain: as in checks/_reproducing.py.
+_ALL = 0.99
+
+
+class TimeSpentError(Exception):
+    """Raised by what an experiment runs once the time budget is spent; the experiment then has no outcome."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tested:
+    """A diagnosis, and how each finding is put right in a copy, by the identity of its experiment.
+
+    `nearest` are claims that were refuted as the only cause and may be one of several, those that explain most first.
+    """
+
+    diagnosis: Diagnosis
+    corrections: Mapping[str, Correction] = field(default_factory=lambda: MappingProxyType({}))
+    nearest: tuple[Nearest, ...] = ()
 
 
 def diagnose_scene(
@@ -39,54 +68,131 @@ def diagnose_scene(
     clock: Callable[[], float] = time.monotonic,
     progress: Progress = silent,
 ) -> Diagnosis:
-    """Runs every check's experiments on `scene`, cheapest first, until `seconds` are spent."""
-    proposals, skipped = _proposals(scene)
+    """Runs every check's experiments on `scene`, cheap ones first, until `seconds` are spent."""
+    return examine_scene(scene, seconds=seconds, clock=clock, progress=progress).diagnosis
+
+
+def examine_scene(
+    scene: Scene,
+    *,
+    seconds: float = float("inf"),
+    clock: Callable[[], float] = time.monotonic,
+    progress: Progress = silent,
+    number: int = 1,
+    only: Collection[str] | None = None,
+) -> Tested:
+    """As `diagnose_scene`, with what is needed to go on; `number` is the round of the search for several causes.
+
+    With `only` just the experiments of these identities are run, and nothing is said of the others.
+    """
+    proposals, skipped = _proposals(scene, number, only)
     end = clock() + seconds
     supported: list[Finding] = []
     refuted: list[Evidence] = []
-    for position, proposal in enumerate(proposals):
-        progress("testing causes", position, len(proposals))
-        name = f"experiment {proposal.experiment.check}: {proposal.experiment.claim}"
+    corrections: dict[str, Correction] = {}
+    nearest: list[Nearest] = []
+    queue, total = list(proposals), len(proposals)
+    while queue:
+        proposal = queue.pop(0)
+        progress("testing causes", total - len(queue) - 1, total)
+        name = f"experiment {proposal.experiment.identity}: {proposal.experiment.claim}"
         if clock() > end:
-            skipped.append(Skip(what=name, reason="the time budget is spent", fix="raise --time", asked=True))
+            skipped.append(Skip(what=name, reason=SPENT, fix="raise --time", asked=True))
             continue
         result = _tested(proposal, name, skipped)
         if result is None:
             continue
-        if result.finding is not None:
-            supported.append(_with_role(result.finding, scene))
-        else:
+        if result.finding is None:
             refuted.append(result.evidence)
-    progress("testing causes", len(proposals), len(proposals))
-    findings = sorted(_without_repeats(supported), key=_rank)
-    return Diagnosis(
-        findings=tuple(findings),
-        refuted=tuple(refuted),
-        skipped=tuple(skipped),
-        unexplained=scene.localization.unexplained if scene.localization else None,
+            if result.nearest is not None:
+                nearest.append(result.nearest)
+            continue
+        supported.append(_with_role(result.finding, scene))
+        if result.correction is not None:
+            corrections[proposal.experiment.identity] = result.correction
+        if result.finding.role == "cause" and (result.finding.share or 0.0) >= _ALL:
+            queue.sort(key=lambda one: one.experiment.check != proposal.experiment.check)
+    progress("testing causes", total, total)
+    findings = sorted(_after_variation(_without_repeats(supported)), key=_rank)
+    nearest.sort(key=lambda one: -(one.finding.share or 0.0))
+    return Tested(
+        diagnosis=Diagnosis(
+            findings=tuple(findings),
+            refuted=tuple(refuted),
+            skipped=tuple(skipped),
+            unexplained=scene.localization.unexplained if scene.localization else None,
+        ),
+        corrections=corrections,
+        nearest=tuple(nearest),
     )
 
 
-def _proposals(scene: Scene) -> tuple[list[Proposal], list[Skip]]:
+def identity_of(finding: Finding) -> str:
+    """The identity of the experiment that a finding rests on; "" if it rests on none."""
+    return finding.evidence[0].experiment.identity if finding.evidence else ""
+
+
+def claim_of(finding: Finding) -> tuple[str, str]:
+    """What makes two findings the same claim."""
+    return finding.code, str(finding.details.get("parameter", finding.claim))
+
+
+def _proposals(scene: Scene, number: int, only: Collection[str] | None) -> tuple[list[Proposal], list[Skip]]:
+    """What is to be run, in order. Identities are given in the order in which a check proposes."""
     found: list[Proposal] = []
     skipped: list[Skip] = []
     for code, check in checks().items():
+        if only is not None and not any(identity.startswith(f"{code}-") for identity in only):
+            continue
         try:
-            found.extend(check.propose(scene))
+            for place, proposal in enumerate(check.propose(scene), start=1):
+                identity = f"{code}-{place}" + (f"@{number}" if number > 1 else "")
+                experiment = replace(proposal.experiment, identity=identity)
+                if only is None or identity in only:
+                    found.append(replace(proposal, experiment=experiment))
+        except TimeSpentError:
+            skipped.append(Skip(what=f"check {code}", reason=SPENT, fix="raise --time", asked=True))
         except Exception as error:  # noqa: BLE001 - the edge to plug-ins: their faults must not lose the study
             skipped.append(_broken(f"check {code}", error))
-    found.sort(key=lambda proposal: proposal.experiment.cost_s)
+    found.sort(key=lambda proposal: (_stage(proposal.experiment), proposal.experiment.cost_s))
     return found, skipped
+
+
+def _stage(experiment: Experiment) -> int:
+    runs = experiment.runs or ("reference" if experiment.cost_s > 0 else "nothing")
+    return _STAGES.index(runs)
 
 
 def _tested(proposal: Proposal, name: str, skipped: list[Skip]) -> Result | None:
     try:
-        return proposal.test()
+        return _identified(proposal.test(), proposal.experiment)
+    except TimeSpentError:
+        skipped.append(Skip(what=name, reason=SPENT, fix="raise --time", asked=True))
     except ParityError as error:
         skipped.append(Skip(what=name, reason=error.problem, fix=error.fix))
     except Exception as error:  # noqa: BLE001 - the edge to plug-ins: their faults must not lose the study
         skipped.append(_broken(name, error))
     return None
+
+
+def _identified(result: Result, experiment: Experiment) -> Result:
+    """The result whose evidence is that of the experiment as the study calls it."""
+
+    def known(finding: Finding) -> Finding:
+        evidence = tuple(replace(one, experiment=_called(one.experiment, experiment)) for one in finding.evidence)
+        return replace(finding, evidence=evidence)
+
+    near = result.nearest
+    return replace(
+        result,
+        evidence=replace(result.evidence, experiment=_called(result.evidence.experiment, experiment)),
+        finding=None if result.finding is None else known(result.finding),
+        nearest=None if near is None else replace(near, finding=known(near.finding)),
+    )
+
+
+def _called(experiment: Experiment, other: Experiment) -> Experiment:
+    return replace(experiment, identity=other.identity)
 
 
 def _broken(what: str, error: Exception) -> Skip:
@@ -101,7 +207,8 @@ def _broken(what: str, error: Exception) -> Skip:
 def _with_role(finding: Finding, scene: Scene) -> Finding:
     """The role that the explained share allows; nothing is a cause of what is within."""
     role = finding.role
-    if role == "cause" and finding.share is not None and finding.share < _CAUSE:
+    # How far two runs happen to be apart says only roughly what part of the error that makes: the check knows better.
+    if role == "cause" and finding.share is not None and finding.share < _CAUSE and finding.code != _VARIES:
         role = "contributing"
     if role == "contributing" and finding.share is not None and finding.share < _CONTRIBUTES:
         role = "information"
@@ -114,12 +221,23 @@ def _without_repeats(findings: list[Finding]) -> list[Finding]:
     """One finding for each claim: regions that overlap may prove the same thing twice."""
     kept: dict[tuple[str, str], Finding] = {}
     for finding in findings:
-        key = (finding.code, str(finding.details.get("parameter", finding.claim)))
+        key = claim_of(finding)
         held = kept.get(key)
         if held is None or (finding.share or 0.0) > (held.share or 0.0):
             kept[key] = finding
     return list(kept.values())
 
 
-def _rank(finding: Finding) -> tuple[int, float, float, str]:
-    return (_ROLES.index(finding.role), -(finding.share or 0.0), -finding.confidence, finding.code)
+def _after_variation(findings: list[Finding]) -> list[Finding]:
+    """Nothing else is the cause of an error that two runs of the candidate differ by."""
+    if not any(one.code == _VARIES and one.role == "cause" for one in findings):
+        return findings
+    return [
+        replace(one, role="contributing") if one.role == "cause" and one.code != _VARIES else one for one in findings
+    ]
+
+
+def _rank(finding: Finding) -> tuple[int, int, float, float, str]:
+    # Answers that vary are told before anything else of the same role, whatever part of the error they are.
+    told_later = int(finding.code != _VARIES)
+    return (_ROLES.index(finding.role), told_later, -(finding.share or 0.0), -finding.confidence, finding.code)

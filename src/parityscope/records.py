@@ -44,6 +44,7 @@ Verdict = Literal["within", "beyond", "incomplete"]
 Grade = Literal["f32", "tf32", "f16", "bf16", "f8e4m3", "f8e5m2", "int8", "beyond"]
 Role = Literal["cause", "contributing", "information"]
 Outcome = Literal["supports", "refutes", "inconclusive"]
+Runs = Literal["", "nothing", "reference", "candidate", "rebuild"]
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -198,7 +199,7 @@ class ExecutedLayer:
     """One layer that an engine really runs: the ONNX nodes fused into it, its precision, kernel and time.
 
     `precision` is the format in which it computes, `stored` the one in which it writes its result, `provider` the part of
-    the runtime that runs it ("" if not told).
+    the runtime that runs it ("" if not told), `asked` the format that its nodes were asked to be stored in ("": not known).
     """
 
     name: str
@@ -209,6 +210,7 @@ class ExecutedLayer:
     kernel: str = ""
     provider: str = ""
     seconds: float | None = None
+    asked: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,7 +296,12 @@ class Localization:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """One change, what it is expected to show if the claim is true and if it is false, and what it costs."""
+    """One change, what it is expected to show if the claim is true and if it is false, and what it costs.
+
+    `runs` says what has to be run: nothing but what is known already, the reference, the candidate as it is, or the candidate
+    built or started in another way; "" leaves that to the cost. `identity` is how a study calls it ("BND001-2", in the
+    third round of a search for several causes "BND001-2@3"); the engine gives it.
+    """
 
     check: str
     claim: str
@@ -303,6 +310,8 @@ class Experiment:
     if_true: str
     if_false: str
     cost_s: float = 0.0
+    runs: Runs = ""
+    identity: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import sys
 import traceback
+from typing import TYPE_CHECKING
 
 from parityscope.errors import Exit, ParityError
 
-__all__ = ["main"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["guarded", "main"]
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -22,12 +26,17 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _run(words: list[str]) -> int:
-    import typer
-
     from parityscope.cli._app import command
 
+    return guarded(lambda: command()(args=words, prog_name="parityscope", standalone_mode=False))
+
+
+def guarded(work: Callable[[], object]) -> int:
+    """The exit code of `work`, whatever way it ends; what a user must know is said on stderr."""
+    import typer
+
     try:
-        status = command()(args=words, prog_name="parityscope", standalone_mode=False)
+        status = work()
     except ParityError as error:
         print(f"parityscope: {error}", file=sys.stderr)
         return Exit.UNUSABLE

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import typer
 
@@ -14,7 +17,6 @@ from parityscope.errors import Exit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
 __all__ = ["exit_code", "finish", "redacted", "show", "write_study"]
 
@@ -91,9 +93,35 @@ def redacted(document: dict[str, Any]) -> dict[str, Any]:
     changed = dict(document)
     changed["command"] = ""
     changed["environment"] = {}
+    changed["question"] = {}
     changed["model"] = {**document["model"], "path": "", "name": "model"}
     changed["inputs"] = {**document["inputs"], "origin": "redacted"}
     for side in ("reference", "candidate"):
         target = document[side]["target"].partition("?")[0]
         changed[side] = {**document[side], "target": target, "environment": {}}
+    for part in ("findings", "refuted", "skipped", "sequence"):
+        changed[part] = _without(document.get(part), _places(document))
     return changed
+
+
+def _places(document: dict[str, Any]) -> list[str]:
+    """The paths that a document's sentences may name, the longest first."""
+    from parityscope.backends.targets import parse_target
+
+    targets = [parse_target(document[side]["target"]) for side in ("reference", "candidate")]
+    named = [value for target in targets for _, value in target.options if os.sep in value]
+    folder = document.get("question", {}).get("folder", "")
+    named += [str(document["model"]["path"]), folder, *([str(Path(one).parent) for one in named])]
+    return sorted({one for one in named if len(one) > 1 and os.sep in one}, key=lambda one: -len(one))
+
+
+def _without(value: Any, places: list[str]) -> Any:
+    """Plain data whose texts name none of the places, neither as they are nor percent-encoded."""
+    if isinstance(value, dict):
+        return {key: _without(item, places) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without(item, places) for item in value]
+    if isinstance(value, str):
+        for place in places:
+            value = value.replace(quote(place, safe=""), "REDACTED").replace(place, "REDACTED")
+    return value

@@ -8,13 +8,13 @@ from parityscope.cli import _options as o
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from parityscope.case.formats.loader import UserFunction
     from parityscope.records import Budget
 
-__all__ = ["aim_of", "budgets_asked", "check_numbers", "functions_of"]
+__all__ = ["aim_of", "budgets_asked", "check_numbers", "matched_of"]
 
 # Runtimes that convert an FP32 model by themselves: they get the range repairs in FP32 and no Casts.
 _CONVERT = frozenset({"openvino"})
@@ -54,13 +54,6 @@ def aim_of(candidate: str, low: str, types: str) -> tuple[str, bool]:
     return chosen, types == "strong" if types else target is None or target.backend not in _CONVERT
 
 
-def functions_of(items: list[str] | None) -> dict[str, UserFunction]:
-    """The user's metrics by the name of their function."""
-    from parityscope.case.formats.loader import find_function
-
-    return {item.rpartition(":")[2]: find_function(item) for item in items or []}
-
-
 def budgets_asked(
     items: list[str] | None, functions: Mapping[str, UserFunction], policy: Path | None
 ) -> tuple[Budget, ...]:
@@ -89,6 +82,25 @@ def budgets_asked(
         found = read_policy(policy, known_metrics()).policy.budgets
     default = Budget(output="", metric="rel_l2", limit=_DEFAULT_LIMIT, reason="the default of this command")
     return found or (default,)
+
+
+def matched_of(match: str, policy: Path | None, outputs: Sequence[str]) -> tuple[str, ...]:
+    """Outputs whose rows have no order: of the option, else of the policy file.
+
+    Raises:
+        ParityError: the model has no such output, or the policy cannot be read.
+    """
+    from parityscope.case.policy import check_outputs
+    from parityscope.records import Policy
+
+    names = tuple(name for name in match.split(",") if name)
+    if policy is not None and not names:
+        from parityscope.case.policy_file import read_policy
+        from parityscope.study import known_metrics
+
+        names = read_policy(policy, known_metrics()).policy.matched
+    check_outputs(Policy(matched=names), outputs)
+    return names
 
 
 def _limit(item: str, value: str) -> float:

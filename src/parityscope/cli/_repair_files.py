@@ -9,9 +9,12 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from parityscope.records import Skip
     from parityscope.repairs.search import Outcome, Task
 
-__all__ = ["plan_path", "write_plan_file", "write_settings"]
+__all__ = ["check_settings", "plan_path", "write_plan_file", "write_settings"]
+
+_PLACEHOLDER = "MODEL.onnx"  # what the exporters call the model
 
 
 def plan_path(output: Path | None, given: Path | None) -> Path | None:
@@ -33,8 +36,26 @@ def write_plan_file(path: Path, outcome: Outcome, task: Task) -> None:
     path.write_text(plan_text(task.model, task.budgets, outcome), encoding="utf-8")
 
 
-def write_settings(kinds: list[str], outcome: Outcome, output: Path) -> None:
+def check_settings(kinds: list[str], output: Path | None) -> None:
+    """Refuses kinds of settings that there are not, before anything is searched.
+
+    Raises:
+        ParityError: there is no such kind, or no -o to write them beside.
+    """
+    from parityscope.repairs.settings import exporters
+
+    if kinds and output is None:
+        raise ParityError("--settings are written beside -o, and there is none", fix="add -o FIXED.onnx")
+    known = sorted(exporters()) if kinds else []
+    unknown = [kind for kind in kinds if kind not in known]
+    if unknown:
+        raise ParityError(f"there are no settings of kind {unknown[0]!r}", fix=f"use one of: {', '.join(known)}")
+
+
+def write_settings(kinds: list[str], outcome: Outcome, output: Path) -> tuple[Skip, ...]:
     """What runtimes take that are told by settings which nodes to keep, beside the model; its FP32 form names the nodes.
+
+    Gives what the settings cannot say.
 
     Raises:
         ParityError: there is no such kind, or a file exists already.
@@ -43,9 +64,13 @@ def write_settings(kinds: list[str], outcome: Outcome, output: Path) -> None:
     from parityscope.repairs.settings import settings_for
 
     kept = {one.node: "f32" for one in outcome.kept}
+    notes: list[Skip] = []
     for kind in kinds:
         written = settings_for(kind, kept, read_graph(output), low=outcome.low)
         path = output.with_name(f"{output.stem}.{written.filename}")
         if path.exists():
             raise ParityError(f"{path} exists already", where=str(path), fix="remove it, or choose another -o")
-        path.write_text(written.text, encoding="utf-8")
+        text = written.text.replace(written.filename, path.name).replace(_PLACEHOLDER, output.name)
+        path.write_text(text, encoding="utf-8")
+        notes.extend(written.notes)
+    return tuple(notes)

@@ -81,7 +81,7 @@ def spread(command: Callable[..., int]) -> Callable[..., int]:
 
 def examined(shared: Shared, settings: Settings, *, ladder: bool = False) -> int:
     """Examines as far as `settings` go and writes the study; gives the exit code. `ladder` prints that too."""
-    from parityscope.study import Question, examine, posed, run_facts
+    from parityscope.study import Question, examine, plain_question, posed, run_facts
 
     settings = replace(
         settings,
@@ -106,6 +106,7 @@ def examined(shared: Shared, settings: Settings, *, ladder: bool = False) -> int
         images=shared.images,
         own_inputs=shared.candidate_inputs,
     )
+    settings = replace(settings, question=plain_question(question, settings, Path.cwd()))
     with posed(question) as asked:
 
         def work(folder: Path) -> dict[str, Any]:

@@ -12,8 +12,9 @@ import typer
 
 from parityscope.cli import _options as o
 from parityscope.cli._output import check_report_file, command_line, hand_over
-from parityscope.cli._repair_asked import aim_of, budgets_asked, check_numbers, functions_of
-from parityscope.cli._repair_files import plan_path, write_plan_file, write_settings
+from parityscope.cli._repair_asked import aim_of, budgets_asked, check_numbers, matched_of
+from parityscope.cli._repair_files import check_settings, plan_path, write_plan_file, write_settings
+from parityscope.cli._repair_metrics import functions_of
 from parityscope.errors import Exit, ParityError
 
 if TYPE_CHECKING:
@@ -36,11 +37,14 @@ def command(
     *,
     inputs: o.InputsOption = "",
     candidate: Annotated[str, typer.Option(help="backend:precision that it is for, e.g. openvino:f16.")] = "",
-    low: Annotated[str, typer.Option(help="The low format, f16 or bf16 [the candidate's, else f16].")] = "",
+    low: Annotated[
+        str, typer.Option(help="Low formats: f16, bf16, f8e4m3, f8e4m3,f16, ... [the candidate's, else f16].")
+    ] = "",
     output: Annotated[Path | None, typer.Option("-o", "--output", help="The repaired model (.onnx).")] = None,
     budget: o.BudgetOption = None,
-    metric: Annotated[list[str] | None, typer.Option(help="file.py:function(reference, candidate) -> float.")] = None,
+    metric: Annotated[list[str] | None, typer.Option(help="NAME of a task metric, or file.py:function.")] = None,
     policy: o.PolicyOption = None,
+    match: o.MatchOption = "",
     floor: Annotated[float | None, typer.Option(help="Absolute floor of rel_l2, a root mean square.")] = None,
     search_samples: Annotated[int, typer.Option(help="Samples to search on [4; up to 64 where 59 are left].")] = 0,
     held_out: Annotated[int, typer.Option(help="Samples to certify on [all others].")] = 0,
@@ -80,8 +84,7 @@ def command(
     plan_file = plan_path(output, write_plan)
     check_report_file(report, "--report")
     check_numbers(search_samples=search_samples, held_out=held_out, margin=margin, pick=pick)
-    if settings and output is None:
-        raise ParityError("--settings are written beside -o, and there is none", fix="add -o FIXED.onnx")
+    check_settings(settings or [], output)
     functions = functions_of(metric)
     budgets = budgets_asked(budget, functions, policy)
     chosen, typed = aim_of(candidate, low, types)
@@ -104,6 +107,7 @@ def command(
             budgets=budgets,
             functions=functions,
             floor=floor,
+            matched=matched_of(match, policy, [value.name for value in read.outputs]),
             search_samples=search_samples,
             held_out=held_out,
             margin=margin,
@@ -123,12 +127,13 @@ def command(
             fix = "add --types f32: a strongly typed model needs no settings"
             raise ParityError("--settings are for runtimes that convert an FP32 model", fix=fix)
         outcome, task = _outcome(task, Path(folder), output, plan, quiet=quiet)
+        if settings and output is not None and output.exists():
+            notes = write_settings(settings, outcome, output)
+            outcome = replace(outcome, skipped=(*outcome.skipped, *notes))
         document = _document(outcome, task, output)
     # A search that ended before it found anything has no plan.
     if plan_file is not None and outcome.chosen is not None and outcome.verdict != "infeasible" and plan is None:
         write_plan_file(plan_file, outcome, task)
-    if settings and output is not None and output.exists():
-        write_settings(settings, outcome, output)
     hand_over(FORMS, document, format_name, report)
     if not quiet:
         if outcome.resumed:

@@ -42,6 +42,7 @@ def command(
     labels: Annotated[Path | None, typer.Option(help="An .npz with a row a sample, or a folder of .npz.")] = None,
     budget: o.BudgetOption = None,
     policy: o.PolicyOption = None,
+    match: o.MatchOption = "",
     floor: Annotated[float | None, typer.Option(help="Absolute floor of rel_l2 budgets, a root mean square.")] = None,
     reference: o.ReferenceOption = "ort",
     preprocess: o.PreprocessOption = "",
@@ -73,6 +74,7 @@ def command(
         seed=seed,
         budgets=o.budgets_of(budget),
         policy=policy,
+        match=tuple(name for name in match.split(",") if name),
     )
     timing = 0.0 if no_timing else o.seconds_of(time)
     settings = Settings(metrics=tuple(map(_chosen, metric or [])), seed=seed, timing=timing, floor=floor)

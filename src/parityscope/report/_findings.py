@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator, Mapping
+from pathlib import PurePath
 from typing import Any
 
 from parityscope.report.words import ABSENT, clean, count, figure, number, percent, ratio, seconds
 
-__all__ = ["experiments", "findings", "repairs"]
+__all__ = ["experiments", "findings", "repairing", "repairs", "sequence"]
 
 _ROLES: Mapping[str, tuple[int, str]] = {
     "cause": (0, "Cause"),
@@ -33,8 +35,11 @@ def findings(document: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def repairs(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Every repair offered, those that a trial showed to work best first, each with what the trial measured."""
+    written = repairing(document)
     offered = [
-        _repair(repair, finding) for finding in document.get("findings", ()) for repair in finding.get("repairs", ())
+        _repair(repair, finding, written)
+        for finding in document.get("findings", ())
+        for repair in finding.get("repairs", ())
     ]
     # Findings of several layers may ask for the same in the same words: that is said once, with how often.
     told: dict[tuple[object, ...], dict[str, Any]] = {}
@@ -55,6 +60,40 @@ def experiments(document: Mapping[str, Any]) -> list[dict[str, Any]]:
         if row not in shown:
             shown.append(row)
     return shown
+
+
+def sequence(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The causes that were put right in a copy, one after the other; empty where nothing was."""
+    found = document.get("sequence")
+    if not found or not found.get("steps"):
+        return {}
+    steps = [_step(place, step) for place, step in enumerate(found["steps"], start=1)]
+    looked = len(found.get("samples", ()))
+    told = {
+        "within": "What is left is as the candidate's arithmetic allows.",
+        "beyond": f"{percent(found.get('unexplained'))} of the error, in squares, is left unexplained: "
+        f"{clean(found.get('ended', ''))}.",
+    }
+    return {
+        "steps": steps,
+        "note": f"Each cause was put right in a copy of the reference, and the copy was diagnosed again, on {looked:,} "
+        f"{'sample' if looked == 1 else 'samples'}.",
+        "left": told.get(str(found.get("verdict")), "What is left could not be judged."),
+    }
+
+
+def _step(place: int, step: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "place": str(place),
+        "code": clean(step.get("code", "")),
+        "title": clean(step.get("title", "")),
+        "experiment": clean(step.get("experiment", "")),
+        "correction": f"the reference {clean(step.get('correction', ''))}",
+        "before": figure(step.get("before")),
+        "after": figure(step.get("after")),
+        "share": percent(step.get("share")),
+        "proof": clean(step.get("proof", "")),
+    }
 
 
 def _evidence(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -82,12 +121,26 @@ def _finding(finding: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _repair(repair: Mapping[str, Any], finding: Mapping[str, Any]) -> dict[str, Any]:
+def repairing(document: Mapping[str, Any]) -> str:
+    """The command that searches the model's repair and writes it, where the deployment is in FP16 or BF16; else ""."""
+    declared = clean((document.get("policy") or {}).get("declared") or "")
+    path = clean((document.get("model") or {}).get("path") or "")
+    if declared not in {"f16", "bf16"} or not path:
+        return ""
+    told = clean(((document.get("question") or {}).get("asked") or {}).get("inputs") or "")
+    given = f" --inputs {shlex.quote(told)}" if told else ""
+    fixed = shlex.quote(f"{PurePath(path).stem}.fixed.onnx")
+    return f"parityscope repair {shlex.quote(path)}{given} --low {declared} -o {fixed}"
+
+
+def _repair(repair: Mapping[str, Any], finding: Mapping[str, Any], written: str) -> dict[str, Any]:
     trial = repair.get("trial")
+    # What was tried on a copy is a change of the model, which the search makes too; so is keeping a node in FP32.
+    searched = written if trial or repair.get("repair") == "keep_in_fp32" else ""
     shown: dict[str, Any] = {
         "repair": clean(repair.get("repair", "")),
         "text": clean(repair.get("text", "")),
-        "command": _command(repair.get("command", "")),
+        "command": _command(repair.get("command", "")) or searched,
         "code": clean(finding.get("code", "")),
         "trial": None,
         "order": (1, 0.0),
@@ -112,6 +165,7 @@ def _experiment(code: str, evidence: Mapping[str, Any]) -> dict[str, Any]:
     symbol, label = _OUTCOMES.get(outcome, ("?", clean(outcome)))
     return {
         "check": clean(experiment.get("check", "") or code),
+        "identity": clean(experiment.get("identity", "")),
         "claim": clean(experiment.get("claim", "")),
         "change": clean(experiment.get("change", "")),
         "measure": clean(experiment.get("measure", "")),

@@ -34,7 +34,10 @@ def render(document: Mapping[str, Any], *, width: int = 100, color: bool = False
 def _draw(console: Console, model: Mapping[str, Any], *, ladder: bool) -> None:
     _verdict(console, model)
     _causes(console, model)
+    _sequence(console, model)
     _repairs(console, model)
+    if model["tensorrt"]:
+        _nvidia(console, model)
     _others(console, model)
     _outputs(console, model)
     _suspects(console, model)
@@ -50,6 +53,8 @@ def _verdict(console: Console, model: Mapping[str, Any]) -> None:
     say(console, f"{verdict['symbol']} {verdict['label']}", VERDICT_STYLES[verdict["key"]])
     say(console, model["headline"], "bold")
     say(console, f"{versus['model']}: {versus['candidate']} against {versus['reference']}, {versus['inputs']}", "dim")
+    if model["varies"]:
+        say(console, model["varies"], "yellow")
 
 
 def _causes(console: Console, model: Mapping[str, Any]) -> None:
@@ -58,6 +63,19 @@ def _causes(console: Console, model: Mapping[str, Any]) -> None:
         say(console, model["no_cause"])
     for finding in model["causes"]:
         _finding(console, finding)
+
+
+def _sequence(console: Console, model: Mapping[str, Any]) -> None:
+    found = model["sequence"]
+    if not found:
+        return
+    heading(console, "One after the other")
+    say(console, found["note"], "dim")
+    for step in found["steps"]:
+        say(console, f"{step['place']}. {step['code']}: {step['correction']}", "bold")
+        change = f"error {step['before']} -> {step['after']}, {step['share']} of all of it; {step['proof']}"
+        say(console, f"{change} (experiment {step['experiment']})", indent=1)
+    say(console, found["left"])
 
 
 def _others(console: Console, model: Mapping[str, Any]) -> None:
@@ -97,6 +115,16 @@ def _repairs(console: Console, model: Mapping[str, Any]) -> None:
             command_line(console, line)
 
 
+def _nvidia(console: Console, model: Mapping[str, Any]) -> None:
+    if not model["nvidia"]:
+        return
+    heading(console, "With NVIDIA's tools")
+    for row in model["nvidia"]:
+        versions = f", TensorRT {row['versions']}" if row["versions"] else ""
+        say(console, f"{row['code']} {row['does']}: {row['tool']}{versions}".strip(), "bold")
+        command_line(console, row["line"])
+
+
 def _outputs(console: Console, model: Mapping[str, Any]) -> None:
     heading(console, "Outputs (relative L2 error)")
     rows = []
@@ -133,6 +161,8 @@ def _suspects(console: Console, model: Mapping[str, Any]) -> None:
     ]
     table(console, ("", "layer", "introduced", "inherited", "share of output"), rows, right=(2, 3, 4))
     more(console, len(model["suspects"]) - _MOST_SUSPECTS, ", in the HTML report")
+    for sentence in model["conditioning"]:
+        say(console, sentence, "dim")
 
 
 def _ladder(console: Console, model: Mapping[str, Any]) -> None:
@@ -148,8 +178,11 @@ def _experiments(console: Console, model: Mapping[str, Any]) -> None:
     if not model["experiments"]:
         return
     heading(console, "Experiments")
+    if any(item["identity"] for item in model["experiments"]):
+        say(console, "parityscope experiment STUDY NAME runs one of them again, alone", "dim")
     for item in model["experiments"]:
-        say(console, f"{item['symbol']} {item['label']}: {item['check']} {item['claim']}", _OUTCOMES[item["outcome"]])
+        called = item["identity"] or item["check"]
+        say(console, f"{item['symbol']} {item['label']}: {called} {item['claim']}", _OUTCOMES[item["outcome"]])
         say(console, f"{item['before']} -> {item['after']}: {item['because']}", "dim", indent=1)
 
 

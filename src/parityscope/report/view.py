@@ -10,9 +10,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from parityscope.report._conditioning import conditioning
 from parityscope.report._figures import figures
-from parityscope.report._findings import experiments, findings, repairs
+from parityscope.report._findings import experiments, findings, repairs, sequence
 from parityscope.report._ladder import ladder
+from parityscope.report._nvidia import deploys_with_tensorrt, nvidia
 from parityscope.report._running import running
 from parityscope.report._tensors import outputs, suspects, tensors
 from parityscope.report.words import clean, count, figure, number, percent
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = ["view"]
+
+# Two runs that differ by no more do not vary: one rounding of FP32.
+_FLOAT32_ROUNDING = 2.0**-24
 
 _VERDICTS: Mapping[str, tuple[str, str, str]] = {
     "within": ("Within policy", "✓", "Every output is as close to the reference as the policy asks."),
@@ -38,13 +43,18 @@ def view(document: Mapping[str, Any]) -> dict[str, Any]:
         "verdict": _verdict(document),
         "headline": clean(document.get("headline") or _verdict(document)["meaning"]),
         "versus": _versus(document),
+        "varies": _varies(document),
         "key_figures": _key_figures(document),
         "causes": [finding for finding in found if finding["role"] == "cause"],
         "others": [finding for finding in found if finding["role"] != "cause"],
         "no_cause": _no_cause(document),
+        "sequence": sequence(document),
         "repairs": repairs(document),
+        "nvidia": nvidia(document),
+        "tensorrt": deploys_with_tensorrt(document),
         "outputs": outputs(document),
         "suspects": suspects(document),
+        "conditioning": conditioning(document),
         "localization": _localization(document),
         "experiments": experiments(document),
         "figures": figures(document),
@@ -78,6 +88,17 @@ def _versus(document: Mapping[str, Any]) -> dict[str, str]:
         "inputs": f"{count(samples)} {kind}{'sample' if samples == 1 else 'samples'}{' of ' if origin else ''}{origin}",
         "created": clean(document.get("created") or ""),
     }
+
+
+def _varies(document: Mapping[str, Any]) -> str:
+    """What is said before anything is blamed, if the candidate's answers vary; empty if they do not."""
+    spread = number(document.get("candidate", {}).get("spread"))
+    if spread is None or spread <= _FLOAT32_ROUNDING:
+        return ""
+    return (
+        f"The candidate's answers vary: two runs on one sample differ by {figure(spread)} (relative L2). "
+        "Nothing below is known more finely than that."
+    )
 
 
 def _key_figures(document: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -7,6 +7,7 @@ tries repairs on copies of the model, and gives a `Study`: the document that eve
 
 from __future__ import annotations
 
+from parityscope.study._alone import Repeated, experiments_of, plain_question, repeat
 from parityscope.study._budgets import known_metrics
 from parityscope.study._examine import Settings, examine
 from parityscope.study._folder import Study, load_study, prepare_folder
@@ -20,15 +21,19 @@ __all__ = [
     "Pipeline",
     "Posed",
     "Question",
+    "Repeated",
     "Settings",
     "Stage",
     "Study",
     "examine",
     "examine_pipeline",
+    "experiments_of",
     "known_metrics",
     "load_study",
+    "plain_question",
     "posed",
     "prepare_folder",
     "read_pipeline",
+    "repeat",
     "run_facts",
 ]

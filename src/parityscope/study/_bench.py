@@ -8,19 +8,22 @@ that what stays behind from one sample is seen in the next.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
+import time
 from typing import TYPE_CHECKING
 
-from parityscope.backends import Capture
+from parityscope.backends import Capture, backend
 from parityscope.backends.recording import open_target
 from parityscope.backends.targets import format_target
 from parityscope.case import Sample
 from parityscope.checks import Bench
+from parityscope.diagnosis import SPENT, TimeSpentError
 from parityscope.records import Target
 from parityscope.study._others import origins_of, peers_of, switched_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy as np
 
@@ -40,19 +43,28 @@ _RECORDED = "saved"  # the backend that answers only for what it has
 
 @contextlib.contextmanager
 def open_bench(
-    case: Case, reference: Target, candidate: Target, names: Mapping[str, str], worst: int | None = None
+    case: Case,
+    reference: Target,
+    candidate: Target,
+    names: Mapping[str, str],
+    worst: int | None = None,
+    *,
+    end: float = math.inf,
 ) -> Iterator[Bench]:
     """The bench of a case while the block lasts; `names` maps the reference's outputs to the candidate's.
 
     `worst` is the place in the data set of the sample that is furthest off: it is among the samples looked at.
 
-    A recorded reference cannot be asked anything new: ONNX Runtime runs its model instead.
+    A recorded reference cannot be asked anything new: ONNX Runtime runs its model instead. After `end`, on `time.monotonic`'s
+    clock, nothing is run any more.
 
     Raises:
         ParityError: (by its functions) a side cannot run.
+        TimeSpentError: (by its functions) the time is spent.
     """
     with contextlib.ExitStack() as held:
         asked = _Asked(case, reference, candidate, names, held)
+        asked.end = end
         asked.samples = _around(case.inputs.indices, worst)
         origins = origins_of(reference, candidate)
         yield Bench(
@@ -71,6 +83,7 @@ def open_bench(
             origin={format_target(one): asked.runner(one) for one in origins},
             converted=asked.runner(_CONVERTED) if origins else None,
             honest=asked.runner(_honest(case.policy.declared)),
+            watched=asked.watched if backend(candidate.backend).observes and candidate.backend != _RECORDED else None,
         )
 
 
@@ -95,6 +108,7 @@ class _Asked:
         options = tuple((key, value) for key, value in reference.options if key == "custom_ops")
         recorded = reference.backend == _RECORDED
         self.samples = case.inputs.indices[:_SAMPLES]
+        self.end = math.inf
         self._case = case
         self._runs_reference = Target(backend="ort", options=options) if recorded else reference
         self._given = reference
@@ -106,7 +120,12 @@ class _Asked:
         self._of_reference: dict[int, Mapping[str, np.ndarray]] = {}
         self._of_candidate: dict[int, Mapping[str, np.ndarray]] = {}
 
+    def in_time(self) -> None:
+        if time.monotonic() > self.end:
+            raise TimeSpentError(SPENT)
+
     def outputs(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        self.in_time()
         if self._session is None:
             self._session = self._held.enter_context(open_target(self._case.model, self._runs_reference, Capture()))
         # The place is a judged sample's, because a session may look for what belongs to it; only the arrays are changed.
@@ -121,16 +140,23 @@ class _Asked:
 
     def candidate(self, index: int) -> Mapping[str, np.ndarray]:
         if not self._of_candidate:
+            self.in_time()
             with open_target(self._case.model, self._runs_candidate, Capture()) as session:
                 for each in self.samples:
                     self._of_candidate[each] = self._named(session.run(self._case.inputs.sample(each)))
         return self._of_candidate[index]
+
+    def watched(self, index: int, tensors: Sequence[str]) -> Mapping[str, np.ndarray]:
+        marked = Capture(tensors=tuple(self._names.get(name, name) for name in tensors))
+        with open_target(self._case.model, self._runs_candidate, marked) as session:
+            return self._named(session.run(self._case.inputs.sample(index)))
 
     def answers(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         return self.runner(self._runs_candidate)(arrays)
 
     def without_tf32(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The candidate's program, started with TF32 switched off in its environment."""
+        self.in_time()
         name, _, value = _NO_TF32.partition("=")
         before = os.environ.get(name)
         os.environ[name] = value
@@ -153,6 +179,7 @@ class _Asked:
         return lambda arrays: self._run(target, Sample(index=place, name="changed inputs", arrays=arrays))
 
     def _run(self, target: Target, sample: Sample) -> dict[str, np.ndarray]:
+        self.in_time()
         if target not in self._others:
             self._others[target] = self._held.enter_context(open_target(self._case.model, target, Capture()))
         return self._named(self._others[target].run(sample))

@@ -2,47 +2,61 @@
 
 from __future__ import annotations
 
+import math
+import shutil
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic import FORMATS
-from parityscope.backends._environment import machine_facts
-from parityscope.backends._onnxruntime import open_session
-from parityscope.case.graph import SEVERED_SUFFIX, constant_value, sever, subgraph
-from parityscope.checks import Lab, Scene
-from parityscope.diagnosis import diagnose_scene
+from parityscope.diagnosis import SPENT, TimeSpentError, examine_scene
+from parityscope.errors import ParityError
+from parityscope.records import Skip
+from parityscope.study._again import Search
 from parityscope.study._bench import open_bench
+from parityscope.study._copy import first_copy
 from parityscope.study._found import Causes, Known
 from parityscope.study._layers import explain_layers
-from parityscope.study._outputs import error_by_sample
+from parityscope.study._merging import merged
+from parityscope.study._rounds import further
+from parityscope.study._scene import scene_of, worst_of
 from parityscope.study._trials import try_repairs
 from parityscope.study._triangle import measure_triangle, peer_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection
     from pathlib import Path
-    from typing import Any
-
-    import numpy as np
 
     from parityscope.backends.recording import Progress
-    from parityscope.case import Case
+    from parityscope.checks import Bench
+    from parityscope.diagnosis import Tested
     from parityscope.explanation import Explanation
-    from parityscope.records import Skip, Target
-    from parityscope.study._layers import Layers
+    from parityscope.records import Diagnosis, Target
+    from parityscope.study._found import Sequence
     from parityscope.study._triangle import Triangle
 
 __all__ = ["find_causes"]
 
+# The time that the search for further causes may take where no --time says otherwise. Chosen: several looks at a network of some
+# hundred MFLOP on two cores.
+_FURTHER_S = 120.0
 _PEER_SAMPLES = 4  # chosen: what a format costs varies less between samples than the margins of the grades
 
 
 def find_causes(
-    known: Known, *, folder: Path, peer: Target | None, seconds: float, progress: Progress, lap: Callable[[str], None]
+    known: Known,
+    *,
+    folder: Path,
+    peer: Target | None,
+    memory: int,
+    seconds: float,
+    progress: Progress,
+    lap: Callable[[str], None],
+    only: Collection[str] | None = None,
 ) -> Causes:
     """Tests every suspect and tries the repairs that the findings name; `lap` is told when a stage ends.
 
-    `peer` is the target that the candidate is held against, None for the simulation of its precision.
+    `peer` is the target that the candidate is held against, None for the simulation of its precision. With `only` just the
+    experiments of these identities are run, and no repair is tried.
     """
     case, candidate, layers = known.case, known.candidate, known.layers
     executed = known.run.executed.executed if known.run.executed else ""
@@ -58,107 +72,43 @@ def find_causes(
         chosen = case.inputs.indices[:_PEER_SAMPLES]
         triangles, absent = measure_triangle(case, known.reference, candidate, peer, known.names, chosen, progress)
         lap("peer")
-    scene = _scene(known, explanations, executed, computes)
-    with open_bench(case, known.reference, candidate, known.names, _worst(known)) as bench:
+    scene = scene_of(known, explanations, executed, computes)
+    end = time.monotonic() + seconds
+    with open_bench(case, known.reference, candidate, known.names, worst_of(known), end=end) as bench:
         scene = replace(scene, bench=bench if known.verdict == "beyond" else None)
-        diagnosis = diagnose_scene(scene, seconds=seconds, progress=progress)
-    lap("causes")
-    if known.verdict != "within":
-        diagnosis = try_repairs(case, known.reference, candidate, diagnosis, known.outputs, folder, progress)
-        lap("repairs")
-    return Causes(diagnosis=diagnosis, explanations=explanations, triangles=triangles, absent=tuple(absent))
-
-
-def _worst(known: Known) -> int | None:
-    """The sample of the largest output error, None if every sample is as good as the others."""
-    sizes = error_by_sample(known.run, known.case.inputs.indices)
-    return max(sizes, key=lambda index: sizes[index]) if any(sizes.values()) else None
-
-
-def _scene(known: Known, explanations: Mapping[str, Explanation], executed: str, computes: str) -> Scene:
-    case, run, layers = known.case, known.run, known.layers
-    return Scene(
-        model=case.model,
-        graph=case.model.graph(),
-        places=case.model.sites,
-        inputs=case.inputs,
-        candidate=known.candidate,
-        declared=case.policy.declared,
-        executed=executed,
-        storage=FORMATS.get(computes, FORMATS["f32"]),
-        verdict=known.verdict,
-        outputs=known.outputs,
-        tensors=known.tensors,
-        localization=layers.localization if layers else None,
-        explanations=explanations,
-        executed_graph=run.executed,
-        spread=run.spread,
-        disturbance=layers.localization.disturbance if layers else 0.0,
-        lab=_lab(case, layers) if layers else None,
-        policy=case.policy,
-        own=case.own,
-        environments=(
-            _facts(known.reference, run.reference_environment),
-            _facts(known.candidate, run.candidate_environment),
-        ),
-        real=known.real,
-        sequence=known.growth,
-    )
-
-
-def _facts(target: Target, told: Mapping[str, str]) -> dict[str, str]:
-    """What a side tells of itself, with the facts of this machine unless it is a recording."""
-    if target.backend == "saved":
-        return dict(told)
-    here = machine_facts()
-    # A runtime may call the same processor by another name.
-    return {**here, **told, "cpu": here["cpu"]}
-
-
-def _lab(case: Case, layers: Layers) -> Lab:
-    """Experiments on the worst localized sample."""
-    sample = layers.reference.samples[0]
-    observed = {
-        name: (layers.reference.info(sample, name)[0], len(layers.reference.info(sample, name)[1]))
-        for name in layers.statistics
-    }
-
-    def replay(tensor: str, constants: Mapping[str, np.ndarray]) -> np.ndarray:
-        severed = sever(case.model.graph(), observed)
-        _replace_constants(severed.model, constants)
-        run = open_session(subgraph(severed.model, [tensor]), folder=case.model.path.parent)
-        feeds: dict[str, np.ndarray] = dict(case.inputs.sample(sample).arrays)
-        for name in severed.reads[tensor]:
-            value = layers.candidate.get(sample, layers.pairing[name])
-            feeds[name + SEVERED_SUFFIX] = value.astype(layers.reference.info(sample, name)[0], copy=False)
-        return run(feeds)[tensor]
-
-    def forward(tensor: str, constants: Mapping[str, np.ndarray]) -> np.ndarray:
-        graph = case.model.graph()
-        _replace_constants(graph, constants)
-        run = open_session(graph, outputs=[tensor], folder=case.model.path.parent)
-        return run(case.inputs.sample(sample).arrays)[tensor]
-
-    return Lab(
-        reference=lambda name: layers.reference.get(sample, name),
-        candidate=lambda name: layers.candidate.get(sample, layers.pairing[name]),
-        replay=replay,
-        forward=forward,
-    )
-
-
-def _replace_constants(model: Any, constants: Mapping[str, np.ndarray]) -> None:
-    import onnx_ir as ir
-
-    for value in [*model.graph.initializers.values(), *(one for node in model.graph for one in node.outputs)]:
-        if value.name in constants and constant_value(value) is not None:
-            tensor = ir.tensor(constants[value.name], name=value.name)
-            made = ir.Value(
-                name=f"{value.name}::changed",
-                type=ir.TensorType(tensor.dtype),
-                shape=ir.Shape(constants[value.name].shape),
-                const_value=tensor,
+        tested = examine_scene(scene, seconds=seconds, progress=progress, only=only)
+        lap("causes")
+        diagnosis, sequence = tested.diagnosis, None
+        # One experiment alone needs no other round than the first, unless the study says so.
+        if known.verdict == "beyond" and (only is None or len(only) > 1):
+            further_end = end if math.isfinite(end) else time.monotonic() + _FURTHER_S
+            search = Search(
+                memory=memory, end=further_end, executed=executed, computes=computes, progress=progress, only=only
             )
-            model.graph.register_initializer(made)
-            for user, index in list(value.uses()):
-                user.replace_input_with(index, made)
+            diagnosis, sequence = _with_others(known, tested, bench, search, folder / "copies")
+            lap("further causes")
+    if known.verdict != "within" and only is None:
+        diagnosis = try_repairs(case, known.reference, candidate, diagnosis, known.outputs, folder, progress, end=end)
+        lap("repairs")
+    return Causes(
+        diagnosis=diagnosis, explanations=explanations, triangles=triangles, absent=tuple(absent), sequence=sequence
+    )
+
+
+def _with_others(
+    known: Known, tested: Tested, bench: Bench, search: Search, folder: Path
+) -> tuple[Diagnosis, Sequence | None]:
+    """The diagnosis with the causes that show once others are put right."""
+    if not tested.corrections and not tested.nearest:
+        return tested.diagnosis, None
+    try:
+        found = further(known, first_copy(known, bench, folder), tested, search)
+    except (ParityError, TimeSpentError) as error:
+        reason = error.problem if isinstance(error, ParityError) else SPENT
+        skip = Skip(what="causes beside the first", reason=reason, fix="raise --time" if reason == SPENT else "")
+        return replace(tested.diagnosis, skipped=(*tested.diagnosis.skipped, skip)), None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if found is None:
+        return tested.diagnosis, None
+    return merged(tested.diagnosis, found), found.sequence

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from parityscope.explanation import Explanation
     from parityscope.localization.calls import Growth
     from parityscope.records import Diagnosis, Finding, Pair, Skip, Suspect, Target, Verdict
+    from parityscope.study._found import Sequence
     from parityscope.study._layers import Layers
     from parityscope.study._outputs import OutputRun
     from parityscope.study._triangle import Triangle
@@ -51,6 +52,8 @@ class Parts:
     verdict: Verdict
     skipped: tuple[Skip, ...]
     growth: Growth | None
+    sequence: Sequence | None
+    question: Mapping[str, Any]
     timings: Mapping[str, float]
     created: str
     command: str
@@ -105,6 +108,8 @@ def document(parts: Parts) -> dict[str, Any]:
             "findings": [_finding(finding) for finding in parts.diagnosis.findings],
             "refuted": [asdict(evidence) for evidence in parts.diagnosis.refuted],
             "calls": _calls(parts.growth),
+            "sequence": None if parts.sequence is None else asdict(parts.sequence),
+            "question": dict(parts.question),
             "skipped": [asdict(skip) for skip in parts.skipped],
             "unexplained": parts.diagnosis.unexplained,
             "timings": dict(parts.timings),
@@ -129,12 +134,15 @@ def _finding(finding: Finding) -> dict[str, Any]:
 def _headline(parts: Parts) -> str:
     worst = max(parts.outputs, key=_size)
     size = _words(worst)
-    cause = next((one for one in parts.diagnosis.findings if one.role == "cause"), None)
+    causes = [one for one in parts.diagnosis.findings if one.role == "cause"]
     if parts.verdict == "within":
         return f"The candidate agrees with the reference as {parts.case.policy.declared} arithmetic allows: {size}."
     if parts.verdict == "incomplete":
         return f"Not everything that was asked for could be judged. What was: {size}."
-    return f"The candidate is beyond what was declared: {size}." + (f" Cause: {_short(cause)}." if cause else "")
+    several = parts.sequence is not None and len(parts.sequence.steps) > 1
+    told = causes if several else causes[:1]
+    said = f" Cause{'s' if several else ''}: {'; '.join(map(_short, told))}." if told else ""
+    return f"The candidate is beyond what was declared: {size}.{said}"
 
 
 def _short(cause: Finding) -> str:

@@ -12,34 +12,35 @@ from typing import TYPE_CHECKING
 from parityscope.backends._libraries import library_in_use
 from parityscope.backends.recording import Progress, model_of, silent
 from parityscope.case import load_inputs
-from parityscope.comparison.rows import aligner
 from parityscope.comparison.warming import warm_kernels
 from parityscope.errors import ParityError
 from parityscope.pairing import pair_graphs
-from parityscope.prediction import FLOAT32_ROUNDING, Expectation, distance, expect_outputs, expect_tensors, margin_of
-from parityscope.records import Diagnosis, Site, Skip
+from parityscope.prediction import Expectation
+from parityscope.records import Diagnosis, Skip
 from parityscope.study._cut import Bounds, bound
 from parityscope.study._document import Parts, document
 from parityscope.study._found import Causes, Known
-from parityscope.study._judging import judge, pair_of, reason_for
+from parityscope.study._judging import reason_for
 from parityscope.study._lockstep import compare_tensors
-from parityscope.study._outputs import error_by_sample, run_outputs
+from parityscope.study._looking import (
+    expectation_of,
+    judged_outputs,
+    overall,
+    plain_pairs,
+    tensor_pairs,
+    worst_samples,
+)
+from parityscope.study._outputs import run_outputs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
     from typing import Any
 
     from parityscope.case import Case, Inputs
-    from parityscope.comparison import Statistics
-    from parityscope.records import Pair, Target, Verdict
-    from parityscope.study._layers import Layers
-    from parityscope.study._outputs import OutputRun
+    from parityscope.records import Pair, Target
 
 __all__ = ["Settings", "examine"]
-
-_LOCALIZED_SAMPLES = 3  # chosen: the worst ones; every sample's outputs are compared anyway
-_PREDICTED_SAMPLES = 4  # chosen: expectations vary less between samples than the margins of the grades
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,8 @@ class Settings:
     `memory` is in bytes, `seconds` the time for experiments, `mapping` renames tensors (reference -> candidate).
     `peer` is another target of the candidate's precision to hold it against (None: the simulation of that precision).
     `real` is DATA of real samples that the inputs are held against, read with `stacked` and `preprocess`.
-    `states` are fed back (input -> output) for `steps` calls.
+    `states` are fed back (input -> output) for `steps` calls. `question` is what was asked, as plain data that the study keeps.
+    With `only`, just the experiments that a study calls so are run.
     """
 
     layers: bool = True
@@ -67,6 +69,8 @@ class Settings:
     preprocess: str = ""
     states: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     steps: int = 0
+    question: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    only: frozenset[str] | None = None
 
 
 def examine(
@@ -127,10 +131,10 @@ def _chain(
     run = run_outputs(case, reference, candidate, names, progress, inspect=settings.localize or settings.causes)
     lap("outputs")
     # Only arithmetic that the engine was seen to honour is excused; what it was asked for is what it declares.
-    expectation = _expectation(case, run, progress)
+    expectation = expectation_of(case, run, progress)
     lap("prediction")
-    outputs = _judged_outputs(case, run, expectation, names, paired.how)
-    verdict = _overall(outputs, run)
+    outputs = judged_outputs(case, run, expectation, names, paired.how)
+    verdict = overall(outputs, run)
     growth = None
     if settings.states:
         from parityscope.localization.calls import beyond
@@ -148,11 +152,11 @@ def _chain(
             case, reference, candidate, names, folder=folder / "compared", memory=settings.memory, progress=progress
         )
         lap("tensors")
-        tensors = _plain_pairs(case, statistics, names, paired.how, Expectation(errors={}))
+        tensors = plain_pairs(case, statistics, names, paired.how, Expectation(errors={}))
     elif settings.layers:
         from parityscope.study._layers import examine_layers
 
-        chosen = _worst_samples(outputs, case.inputs.indices)
+        chosen = worst_samples(outputs, case.inputs.indices)
         layers = examine_layers(
             case,
             reference,
@@ -165,7 +169,7 @@ def _chain(
             progress=progress,
         )
         lap("layers")
-        tensors = _tensor_pairs(case, layers, outputs, names, paired.how, settings, progress)
+        tensors = tensor_pairs(case, layers, outputs, names, paired.how, settings.memory, progress)
         lap("grading tensors")
     causes = Causes(diagnosis=Diagnosis(findings=(), unexplained=layers.localization.unexplained if layers else None))
     if settings.causes:
@@ -185,7 +189,14 @@ def _chain(
             growth=growth,
         )
         causes = find_causes(
-            known, folder=folder, peer=settings.peer, seconds=settings.seconds, progress=progress, lap=lap
+            known,
+            folder=folder,
+            peer=settings.peer,
+            memory=settings.memory,
+            seconds=settings.seconds,
+            progress=progress,
+            lap=lap,
+            only=settings.only,
         )
     problems += causes.absent
     skipped = [*unreached, *problems, *paired.skipped, *run.skipped, *expectation.skipped, *causes.diagnosis.skipped]
@@ -216,6 +227,8 @@ def _chain(
             verdict="incomplete" if verdict == "within" and any(skip.asked for skip in unreached) else verdict,
             skipped=tuple({(skip.what, skip.reason): skip for skip in skipped}.values()),
             growth=growth,
+            sequence=causes.sequence,
+            question=settings.question,
             timings=timings,
             created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             command=settings.command,
@@ -229,107 +242,3 @@ def _real(case: Case, settings: Settings, folder: Path) -> Inputs | None:
         return None
     spool, stacked, preprocess = folder / "real", settings.stacked, settings.preprocess
     return load_inputs(case.model, settings.real, spool=spool, stacked=stacked, preprocess=preprocess)
-
-
-def _expectation(case: Case, run: OutputRun, progress: Progress) -> Expectation:
-    """What each format would cost; nothing has to be predicted for outputs that one FP32 rounding explains."""
-    least = dict.fromkeys(run.statistics, FLOAT32_ROUNDING)
-    if all(distance(found) <= margin_of("f32") * FLOAT32_ROUNDING for found in run.statistics.values()):
-        return Expectation(errors={"f32": least})
-    chosen = _predicted_samples(case.inputs.indices, run)
-    align = aligner(case.policy.matched)
-    return expect_outputs(case.model, case.inputs, chosen, progress=progress, align=align)
-
-
-def _predicted_samples(indices: Sequence[int], run: OutputRun) -> tuple[int, ...]:
-    """The first samples and, as many, those of the largest errors: where a Softmax is saturated rounding is nothing."""
-    sizes = error_by_sample(run, indices)
-    worst = sorted(indices, key=lambda index: -sizes[index])[: _PREDICTED_SAMPLES // 2]
-    rest = [index for index in indices if index not in worst][: _PREDICTED_SAMPLES - len(worst)]
-    return tuple(sorted([*worst, *rest]))
-
-
-def _judged_outputs(
-    case: Case, run: OutputRun, expectation: Expectation, names: Mapping[str, str], how: Mapping[str, str]
-) -> tuple[Pair, ...]:
-    places = case.model.sites
-    pairs = []
-    for name, statistics in run.statistics.items():
-        site = places.get(name, Site(tensor=name, node="", op_type="", index=-1))
-        pair = pair_of(
-            site,
-            statistics,
-            candidate_name=names.get(name, name),
-            how=how.get(name, "name"),
-            per_sample=run.per_sample[name],
-            expected=expectation.of(name),
-            outside=run.outside.get(name),
-            is_output=True,
-        )
-        pairs.append(replace(pair, verdict=judge(pair, statistics, case.policy)))
-    return tuple(pairs)
-
-
-def _overall(outputs: Sequence[Pair], run: OutputRun) -> Verdict:
-    verdicts = {pair.verdict for pair in outputs}
-    if "beyond" in verdicts:
-        return "beyond"
-    asked = any(skip.asked for skip in run.skipped)
-    return "incomplete" if asked or "incomplete" in verdicts else "within"
-
-
-def _worst_samples(outputs: Sequence[Pair], indices: Sequence[int]) -> tuple[int, ...]:
-    """The samples with the largest output errors, worst first."""
-    size = [0.0] * len(indices)
-    for pair in outputs:
-        if len(pair.per_sample) == len(indices):
-            size = [max(a, math.inf if math.isnan(b) else b) for a, b in zip(size, pair.per_sample, strict=True)]
-    order = sorted(range(len(indices)), key=lambda position: -size[position])
-    return tuple(indices[position] for position in order[:_LOCALIZED_SAMPLES])
-
-
-def _tensor_pairs(
-    case: Case,
-    layers: Layers | None,
-    outputs: Sequence[Pair],
-    names: Mapping[str, str],
-    how: Mapping[str, str],
-    settings: Settings,
-    progress: Progress,
-) -> dict[str, Pair]:
-    if layers is None:
-        return {}
-    # What is declared, and what the outputs turned out to be: a run in another arithmetic is graded by that one.
-    formats = dict.fromkeys((case.policy.declared, *(pair.grade for pair in outputs)))
-    expectation = expect_tensors(
-        case.model,
-        case.inputs,
-        layers.reference,
-        list(layers.statistics),
-        formats=tuple(name for name in formats if name in {"tf32", "f16", "bf16"}),
-        memory=settings.memory,
-        progress=progress,
-    )
-    return _plain_pairs(case, layers.statistics, names, how, expectation)
-
-
-def _plain_pairs(
-    case: Case,
-    found: Mapping[str, Statistics],
-    names: Mapping[str, str],
-    how: Mapping[str, str],
-    expectation: Expectation,
-) -> dict[str, Pair]:
-    places = case.model.sites
-    outputs = {value.name for value in case.model.outputs}
-    return {
-        name: pair_of(
-            places[name],
-            statistics,
-            candidate_name=names.get(name, name),
-            how=how.get(name, "name"),
-            expected=expectation.of(name),
-            is_output=name in outputs,
-        )
-        for name, statistics in found.items()
-    }

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from parityscope.study._outputs import OutputRun
     from parityscope.study._triangle import Triangle
 
-__all__ = ["Causes", "Known"]
+__all__ = ["GONE", "Causes", "Known", "Sequence", "Step"]
+
+# What is said of a claim that was supported until other causes were put right begins so.
+GONE = "gone once "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +44,49 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A cause that was put right in a copy, and what that left.
+
+    `before` and `after` are the root of the squared error of the outputs, each output over its own norm; `share` is the part of
+    the error, in squares, that the step took away, of what there was before any step. `proof` says what speaks for it.
+    """
+
+    round: int
+    experiment: str
+    code: str
+    title: str
+    correction: str
+    before: float
+    after: float
+    share: float
+    proof: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sequence:
+    """The causes found one after the other; `verdict` is that of the copy in which all of them are put right.
+
+    `samples` are the places in the data set of what was looked at, `rounds` how often was looked, `unexplained` the part of the
+    error, in squares, that no step took away. `ended` says why it went no further.
+    """
+
+    steps: tuple[Step, ...]
+    verdict: Verdict
+    unexplained: float
+    samples: tuple[int, ...]
+    rounds: int
+    ended: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Causes:
-    """The diagnosis, what explains the leading suspects, the outputs against a peer, and what could not be done."""
+    """The diagnosis, what explains the leading suspects, the outputs against a peer, and what could not be done.
+
+    `sequence` is None where nothing that was found could be put right in a copy.
+    """
 
     diagnosis: Diagnosis
     explanations: Mapping[str, Explanation] = field(default_factory=lambda: MappingProxyType({}))
     triangles: Mapping[str, Triangle] = field(default_factory=lambda: MappingProxyType({}))
     absent: tuple[Skip, ...] = ()
+    sequence: Sequence | None = None

@@ -1,8 +1,8 @@
 """Targets -> their neighbours: other ways to run the reference that ought to agree, the candidate with one switch thrown.
 
-Peers of a reference: the same model in ONNX Runtime with its optimizer off, and, for a model whose own types are half
-precision, simulated as it is typed, because ONNX Runtime computes those in FP32 on a CPU. Switches of a candidate: its
-optimizer, its threads, TF32 and the precision hint, as far as its runtime has them. None is opened here.
+Peers of a reference: the same model in ONNX Runtime with its optimizer off, if it is not that itself, and, for a model whose
+own types are half precision, simulated as it is typed, because ONNX Runtime computes those in FP32 on a CPU. Switches of a
+candidate: its optimizer, its threads, TF32 and the precision hint, as far as its runtime has them. None is opened here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ def peers_of(model: Model, reference: Target) -> tuple[Target, ...]:
         return ()
     custom = tuple((key, value) for key, value in reference.options if key == "custom_ops")
     plain = Target(backend="ort", options=tuple(sorted((*custom, ("optimization", "disabled")))))
-    found = [plain] if plain != reference else [Target(backend="ort", options=custom)]
+    # An optimized run has no say over the model as it stands: where they differ the optimizer is wrong.
+    found = [plain] if plain != reference else []
     if half_typed(model) and not reference.precision:
         found.append(Target(backend="sim"))
     return tuple(found)
@@ -47,6 +48,8 @@ def switched_of(candidate: Target) -> tuple[Target, ...]:
         found = [replace(candidate, precision="")]
         if candidate.option("compile") == "on":
             found.append(_with(candidate, "compile", "off"))
+    elif candidate.backend == "command":
+        found = [_with(candidate, "optimization", "disabled")]
     else:
         found = []
     return tuple(one for one in found if one != candidate)

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from parityscope.backends import Capture
 from parityscope.backends.both import open_both
+from parityscope.backends.recording import shapes_for
 from parityscope.case.policy import budgets_for
 from parityscope.comparison import can_be_scores, channel_axis, measure_pair
 from parityscope.comparison.rows import aligner
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
     from parityscope.backends import Session
     from parityscope.backends.recording import Progress
-    from parityscope.case import Case
+    from parityscope.case import Case, Sample
     from parityscope.comparison import Statistics
     from parityscope.comparison.tolerance import Outside
     from parityscope.records import ExecutedGraph, Policy, Target
@@ -34,6 +36,8 @@ __all__ = ["OutputRun", "error_by_sample", "run_outputs"]
 
 # Scores are (batch, class) or (batch, position, class); a map of rank 4 has pixels on its last axis, not classes.
 _SCORES_RANK = 3
+_OTHER_SHAPE = " shape is "  # in what is said of an output whose shapes differ
+_SHAPES = "let the candidate run at the batch size of the samples, or give samples of its own"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,18 +83,19 @@ def run_outputs(
     spread = 0.0
     seconds = [0.0, 0.0]
     align = aligner(case.policy.matched, pairing)
-    with open_both(case.model, reference, candidate) as (ours, theirs):
+    shapes = Capture(shapes=shapes_for(case.model, candidate, case.inputs))
+    with open_both(case.model, reference, candidate, theirs=shapes) as (ours, theirs):
         skipped = [*ours.absent, *theirs.absent]
         for position, sample in enumerate(case.inputs):
             progress("comparing outputs", position, len(case.inputs))
             start = time.perf_counter()
-            expected = ours.run(sample)
+            expected = _answer(ours, sample)
             middle = time.perf_counter()
-            found = theirs.run(sample)
+            found = _answer(theirs, sample)
             seconds[0] += middle - start
             seconds[1] += time.perf_counter() - middle
             if position == 0:
-                spread = _spread(align(expected, found), align(expected, theirs.run(sample)))
+                spread = _spread(align(expected, found), align(expected, _answer(theirs, sample)))
             found = align(expected, found)
             for value in case.model.outputs:
                 problem = _compare(value.name, pairing, expected, found, totals, errors, sample.index)
@@ -100,12 +105,15 @@ def run_outputs(
                     pair = expected[value.name], found[pairing.get(value.name, value.name)]
                     _count_outside(value.name, case.policy, pair, outside)
         progress("comparing outputs", len(case.inputs), len(case.inputs))
-        skipped += [Skip(what=f"output {name}", reason=problem, asked=True) for name, problem in problems.items()]
+        skipped += [
+            Skip(what=f"output {name}", reason=problem, fix=_fix(problem, name), asked=True)
+            for name, problem in problems.items()
+        ]
         if not totals:
             raise ParityError(
                 "no output could be compared: " + "; ".join(f"{name}: {why}" for name, why in problems.items()),
-                fix="let the candidate run at the batch size of the samples, or give samples of its own"
-                if all(" shape is " in why for why in problems.values())
+                fix=_SHAPES
+                if all(_OTHER_SHAPE in why for why in problems.values())
                 else "names are matched exactly: map renamed outputs with --map reference_name=candidate_name",
             )
         executed, untold = _executed(theirs, candidate) if inspect else (theirs.executed, [])
@@ -122,6 +130,31 @@ def run_outputs(
             executed=executed,
             outside=outside,
         )
+
+
+def _answer(session: Session, sample: Sample) -> Mapping[str, np.ndarray]:
+    """What a side gives for a sample.
+
+    Raises:
+        ParityError: it gives nothing, and the error says for which sample.
+    """
+    try:
+        return session.run(sample)
+    except ParityError as error:
+        place = f"sample {sample.index} ({sample.name})"
+        if sample.name in str(error):
+            raise
+        where = f"{place}, {error.where}" if error.where else place
+        raise ParityError(error.problem, where=where, fix=error.fix) from error
+
+
+def _fix(problem: str, name: str) -> str:
+    """What makes an output comparable that was not."""
+    if _OTHER_SHAPE in problem:
+        return _SHAPES
+    if "did not give" in problem:
+        return f"let it give {name} back; if it calls it otherwise: --map {name}=ITS_NAME"
+    return ""
 
 
 def error_by_sample(run: OutputRun, indices: Sequence[int]) -> dict[int, float]:
@@ -161,7 +194,7 @@ def _compare(
         return f"the candidate did not give {other!r} back (it gave: {', '.join(found) or 'nothing'})"
     mine, its = expected[name], found[other]
     if mine.shape != its.shape:
-        return f"its shape is {list(mine.shape)} in the reference and {list(its.shape)} in the candidate"
+        return f"its{_OTHER_SHAPE}{list(mine.shape)} in the reference and {list(its.shape)} in the candidate"
     try:
         part = measure_pair(
             mine,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parityscope.case.model import load_model
+from parityscope.diagnosis import SPENT
 from parityscope.errors import ParityError
 from parityscope.records import Skip, Trial
 from parityscope.repairs import repairs
@@ -35,8 +37,10 @@ def try_repairs(
     outputs: tuple[Pair, ...],
     folder: Path,
     progress: Progress,
+    *,
+    end: float = math.inf,
 ) -> Diagnosis:
-    """Fills in the trial of every offered repair that can be applied to a copy of the model."""
+    """Fills in the trial of every offered repair that can be applied to a copy of the model, until `end`."""
     if candidate.backend not in _TAKE_A_MODEL or candidate.option("model"):
         return diagnosis
     # A repair that changes the function is only offered: whether that is wanted is the reader's choice.
@@ -46,7 +50,12 @@ def try_repairs(
     for finding in diagnosis.findings:
         offers = []
         for offer in finding.repairs:
-            if finding.role == "cause" and offer.repair in known:
+            if finding.role == "cause" and offer.repair in known and time.monotonic() > end:
+                skipped.append(
+                    Skip(what=f"trial of repair {offer.repair}", reason=SPENT, fix="raise --time", asked=True)
+                )
+                offers.append(offer)
+            elif finding.role == "cause" and offer.repair in known:
                 offers.append(_tried(case, reference, candidate, finding, offer, outputs, folder, progress, skipped))
             else:
                 offers.append(offer)

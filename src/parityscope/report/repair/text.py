@@ -41,7 +41,7 @@ def _parts(console: Console, model: Mapping[str, Any]) -> None:
         for one in model["edits"]:
             say(console, f"- {one['repair']}: {one['node']}: {one['note']}")
     if model["kept"]:
-        heading(console, "Kept in FP32")
+        heading(console, model["kept_title"])
         rows = [(short(one["node"], room), one["op_type"], one["reason"]) for one in model["kept"]]
         table(console, ("node", "", "why"), rows[:_MOST])
         more(console, len(rows) - _MOST)

@@ -44,6 +44,7 @@ def view(document: Mapping[str, Any]) -> dict[str, Any]:
         "budgets": [_budget(one) for one in document["budgets"]],
         "edits": [{key: clean(one[key]) for key in ("repair", "node", "note")} for one in document["edits"]],
         "flags": [{key: clean(one[key]) for key in ("node", "op_type", "blame", "text")} for one in document["flags"]],
+        "kept_title": "Kept in FP32" if document["low"] in {"f16", "bf16"} else "Kept from the lowest format",
         "kept": [_kept(one) for one in document["kept"]],
         "front": [_point(place, one, document) for place, one in enumerate(document["front"], 1)],
         "blocks": [clean(one) for one in document["blocks"]],

@@ -1,0 +1,119 @@
+"""`parityscope experiment`: lists the experiments of a study, or runs one of them again, alone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from parityscope.cli import _options as o
+from parityscope.errors import Exit, ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from parityscope.study import Repeated
+
+__all__ = ["NAME", "command"]
+
+NAME = "experiment"
+
+_SCHEMA = "parityscope-experiment/1"
+
+
+def command(
+    study: Annotated[Path, typer.Argument(help="The folder of a study.", show_default=False)],
+    identity: Annotated[str, typer.Argument(help="Which one (without it: all are listed).", show_default=False)] = "",
+    *,
+    model: Annotated[str, typer.Option(help="Where the model is now.")] = "",
+    inputs: Annotated[str, typer.Option(help="Where the samples are now.")] = "",
+    candidate: Annotated[str, typer.Option(help="The candidate's target, if its files moved.")] = "",
+    reference: Annotated[str, typer.Option(help="The reference's target, if its files moved.")] = "",
+    time: o.TimeOption = "",
+    format_name: Annotated[str, typer.Option("--format", help="What stdout gets: text or json.")] = "text",
+    quiet: o.QuietOption = False,
+) -> int:
+    """Runs one experiment of a study again; exit code 0 if its outcome is the study's, 1 if it is another, 3 if there is none."""
+    from parityscope.study import load_study
+
+    if format_name not in {"text", "json"}:
+        raise ParityError(f"there is no format {format_name!r} here", fix="use --format text or json")
+    document = load_study(study).document
+    if not identity:
+        _list(document, format_name)
+        return Exit.WITHIN
+    given = {"model": model, "inputs": inputs, "candidate": candidate, "reference": reference}
+    options = {name: value for name, value in given.items() if value}
+    # What the study names is meant from the folder it was made in; what this command is given, from this one.
+    for name in ("model", "inputs"):
+        if name in options:
+            options[name] = str(Path(options[name]).resolve())
+    found = _repeated(document, identity, options, seconds=o.seconds_of(time), quiet=quiet)
+    if format_name == "json":
+        plain = {name: getattr(found, name) for name in ("experiment", "then", "now", "reason", "fix", "same")}
+        print(json.dumps({"schema": _SCHEMA, "identity": identity, **plain}, indent=2, allow_nan=False))
+    else:
+        _tell(found, identity)
+    if found.now is None:
+        return Exit.INCOMPLETE
+    return Exit.WITHIN if found.same else Exit.BEYOND
+
+
+def _repeated(
+    document: Mapping[str, Any], identity: str, options: Mapping[str, str], *, seconds: float, quiet: bool
+) -> Repeated:
+    from parityscope.study import repeat
+
+    folder = Path((document.get("question") or {}).get("folder", ""))
+    here = contextlib.chdir(folder) if folder.is_absolute() and folder.is_dir() else contextlib.nullcontext()
+    with tempfile.TemporaryDirectory(prefix="parityscope-experiment-") as scratch, here:
+        return repeat(
+            document,
+            identity,
+            Path(scratch),
+            replaced=options,
+            seconds=seconds,
+            progress=o.progress_for(quiet=quiet),
+        )
+
+
+def _list(document: Mapping[str, Any], format_name: str) -> None:
+    from parityscope.study import experiments_of
+
+    found = experiments_of(document)
+    if format_name == "json":
+        print(json.dumps({"schema": _SCHEMA, "experiments": list(found.values())}, indent=2, allow_nan=False))
+        return
+    for identity, evidence in found.items():
+        print(f"{identity:<12} {evidence['outcome']:<12} {evidence['experiment']['claim']}")
+    if not found:
+        print("the study holds no experiment", file=sys.stderr)
+
+
+def _tell(found: Repeated, identity: str) -> None:
+    experiment = found.experiment
+    print(f"{identity}: {experiment['claim']}")
+    for name, words in (
+        ("change", "change"),
+        ("measure", "measured"),
+        ("if_true", "if true"),
+        ("if_false", "if false"),
+    ):
+        print(f"  {words + ':':<10} {experiment[name]}")
+    print(f"  then:      {_outcome(found.then)}")
+    print(f"  now:       {_outcome(found.now) if found.now else f'no outcome: {found.reason}'}")
+    if found.now is None and found.fix:
+        print(f"  fix:       {found.fix}")
+    if found.now is not None:
+        print(f"  the outcome is {'that' if found.same else 'not that'} of the study")
+
+
+def _outcome(evidence: Mapping[str, Any]) -> str:
+    from parityscope.report.words import figure
+
+    return f"{evidence['outcome']}, {figure(evidence['before'])} -> {figure(evidence['after'])}: {evidence['because']}"

@@ -1,0 +1,242 @@
+"""A copy of an examination in which the reference does what was found of the deployment: what is left has other causes.
+
+The candidate is a recording of what it gave on a few samples, its outputs and, where layers were captured, its tensors by the
+reference's names. The reference runs on inputs, and as a model, that are changed by one correction after the other. So
+whatever examines a case examines a copy in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.backends import Capture
+from parityscope.backends.recording import open_target
+from parityscope.case import Sample, load_model
+from parityscope.case.formats.npz import write_npz
+from parityscope.comparison.rows import aligner
+from parityscope.records import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from parityscope.case import Case, Inputs, Model
+    from parityscope.checks import Bench, Correction
+    from parityscope.study._found import Known
+
+Arrays = Mapping[str, np.ndarray]
+# The place of a sample in the data set -> its inputs in the copy; None where there is no such sample.
+Source = Callable[[int], Arrays | None]
+# The position of a sample in the copy -> what the candidate gave, outputs and tensors.
+Given = Callable[[int], Arrays]
+
+__all__ = ["Copy", "corrected", "energy_of", "first_copy"]
+
+_RECORDED = "saved"
+_PRECISIONS = frozenset({"f32", "tf32", "f16", "bf16", "int8"})  # that a recording may declare
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """A case with its targets, and what it was made of.
+
+    `places` are its samples' places in the data set, `source` gives the inputs of any of them, `given` what the candidate gave
+    on those of the copy. `norms` are the squared norms of the reference's outputs before anything was corrected, by name.
+    """
+
+    case: Case
+    reference: Target
+    candidate: Target
+    places: tuple[int, ...]
+    source: Source
+    given: Given
+    folder: Path
+    norms: Mapping[str, float]
+
+
+class _Lazily(Mapping[str, np.ndarray]):
+    """Arrays that are read when they are asked for, one at a time."""
+
+    def __init__(self, names: tuple[str, ...], read: Callable[[str], np.ndarray]) -> None:
+        self._names = names
+        self._read = read
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._read(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def first_copy(known: Known, bench: Bench, folder: Path) -> Copy:
+    """The examination as it is, on the samples whose layers were captured, else on those of the bench.
+
+    Raises:
+        ParityError: a side cannot run, or the disk is full.
+    """
+    layers = known.layers
+    places = tuple(sorted(layers.candidate.samples)) if layers else bench.samples
+
+    def given(position: int) -> Arrays:
+        place = places[position]
+        if layers is None:
+            return bench.candidate(place)
+        outputs = {value.name for value in known.case.model.outputs}
+        names = [
+            name for name in (*outputs, *layers.statistics) if layers.candidate.has(place, known.names.get(name, name))
+        ]
+        return _Lazily(
+            tuple(dict.fromkeys(names)), lambda name: layers.candidate.get(place, known.names.get(name, name))
+        )
+
+    def source(place: int) -> Arrays | None:
+        return known.case.inputs.sample(place).arrays if place in known.case.inputs.indices else None
+
+    custom = tuple((key, value) for key, value in known.reference.options if key == "custom_ops")
+    reference = Target(backend="ort", options=custom) if known.reference.backend == _RECORDED else known.reference
+    # What the deployment's inputs were is known by now, and used up if it was a cause.
+    case = replace(known.case, inputs=_inputs(known.case.inputs, places, source), own=None)
+    precision = known.candidate.precision if known.candidate.precision in _PRECISIONS else ""
+    copy = Copy(
+        case=case,
+        reference=reference,
+        candidate=_recorded(given, len(places), folder / "candidate", precision),
+        places=places,
+        source=source,
+        given=given,
+        folder=folder,
+        norms={},
+    )
+    return replace(copy, norms={name: norm for name, (_, norm) in _energies(copy).items()})
+
+
+def corrected(copy: Copy, correction: Correction, number: int) -> Copy:
+    """The copy with one more correction; `number` makes the names of its files.
+
+    Raises:
+        ParityError: the corrected model cannot be read, or the disk is full.
+    """
+    case, source, given, candidate = copy.case, copy.source, copy.given, copy.candidate
+    if correction.inputs is not None:
+        source = _changed(copy.source, correction)
+        case = replace(case, inputs=_inputs(case.inputs, copy.places, source))
+    if correction.model is not None:
+        case = replace(case, model=_edited(case, correction, copy.folder / f"reference-{number}.onnx"))
+    if correction.declared:
+        reason = "granted, to see what it does not explain"
+        case = replace(case, policy=replace(case.policy, declared=correction.declared, declared_reason=reason))
+    found = replace(copy, case=case, source=source)
+    if correction.outputs is not None:
+        given = _put_right(found, correction)
+        folder = copy.folder / f"candidate-{number}"
+        candidate = _recorded(given, len(copy.places), folder, copy.candidate.precision)
+    return replace(found, given=given, candidate=candidate)
+
+
+def energy_of(copy: Copy) -> float:
+    """The squared error of the outputs, each over the squared norm that it had before anything was corrected.
+
+    An element that is not finite on one side only, or is another infinity, counts as an error of the largest finite value
+    of either side.
+
+    Raises:
+        ParityError: the reference cannot run.
+    """
+    return sum(energy / (copy.norms.get(name) or 1.0) for name, (energy, _) in _energies(copy).items())
+
+
+def _energies(copy: Copy) -> dict[str, tuple[float, float]]:
+    """Squared error and squared norm of the reference, by output."""
+    found: dict[str, tuple[float, float]] = {}
+    align = aligner(copy.case.policy.matched)
+    outputs = [value.name for value in copy.case.model.outputs]
+    with open_target(copy.case.model, copy.reference, Capture()) as session:
+        for position, sample in enumerate(copy.case.inputs):
+            held = copy.given(position)
+            mine = session.run(sample)
+            its = align(mine, {name: held[name] for name in outputs if name in held})
+            for name in outputs:
+                if (
+                    name in mine
+                    and name in its
+                    and mine[name].shape == its[name].shape
+                    and mine[name].dtype.kind in "fiubV"
+                ):
+                    energy, norm = _apart(mine[name], its[name])
+                    before = found.get(name, (0.0, 0.0))
+                    found[name] = before[0] + energy, before[1] + norm
+    return found
+
+
+def _apart(reference: np.ndarray, candidate: np.ndarray) -> tuple[float, float]:
+    mine, its = (np.asarray(side, np.float64).reshape(-1) for side in (reference, candidate))
+    both = np.isfinite(mine) & np.isfinite(its)
+    same = both | (mine == its) | (np.isnan(mine) & np.isnan(its))
+    largest = max((float(np.abs(side[np.isfinite(side)]).max(initial=0.0)) for side in (mine, its)), default=0.0)
+    lost = int((~same).sum()) * max(largest, 1.0) ** 2
+    norm = float(np.square(mine[np.isfinite(mine)]).sum())
+    return float(np.square(its[both] - mine[both]).sum()) + lost, norm
+
+
+def _changed(source: Source, correction: Correction) -> Source:
+    def changed(place: int) -> Arrays | None:
+        arrays = source(place)
+        if arrays is None or correction.inputs is None:
+            return arrays
+        return correction.inputs(place, arrays, source(place - 1) if place else None)
+
+    return changed
+
+
+def _inputs(inputs: Inputs, places: tuple[int, ...], source: Source) -> Inputs:
+    def read(position: int) -> Sample:
+        arrays = source(places[position])
+        if arrays is None:
+            raise IndexError(f"there is no sample {places[position]}")
+        return Sample(index=position, name=f"sample {places[position]} of the data", arrays=arrays)
+
+    return replace(inputs, indices=tuple(range(len(places))), read=read, skipped=())
+
+
+def _edited(case: Case, correction: Correction, path: Path) -> Model:
+    import onnx_ir as ir
+
+    graph = case.model.graph()
+    if correction.model is not None:
+        correction.model(graph)
+    outside = any(isinstance(value.const_value, ir.ExternalTensor) for value in graph.graph.initializers.values())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    ir.save(graph, path, external_data=f"{path.name}.data" if outside else None)
+    return load_model(path)
+
+
+def _put_right(copy: Copy, correction: Correction) -> Given:
+    outputs = [value.name for value in copy.case.model.outputs]
+    right: list[Arrays] = []
+    with open_target(copy.case.model, copy.reference, Capture()) as session:
+        for position, sample in enumerate(copy.case.inputs):
+            held = copy.given(position)
+            its = {name: held[name] for name in outputs if name in held}
+            right.append(its if correction.outputs is None else correction.outputs(session.run(sample), its))
+
+    def given(position: int) -> Arrays:
+        held = copy.given(position)
+        names = tuple(dict.fromkeys((*held, *right[position])))
+        return _Lazily(names, lambda name: right[position][name] if name in right[position] else held[name])
+
+    return given
+
+
+def _recorded(given: Given, samples: int, folder: Path, precision: str) -> Target:
+    """What the candidate gave, as files that the backend for recordings reads."""
+    for position in range(samples):
+        write_npz(folder / "outputs" / f"{position:06d}.npz", given(position))
+    options = (("pair", "order"), ("path", str(folder)))
+    return Target(backend=_RECORDED, precision=precision, options=options)

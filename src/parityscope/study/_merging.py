@@ -1,0 +1,97 @@
+"""What all rounds showed -> one diagnosis: the steps by their shares, and what was found beside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from parityscope.diagnosis import SPENT, Tested, claim_of, identity_of
+from parityscope.records import Evidence, Skip
+from parityscope.study._found import GONE, Sequence, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from parityscope.records import Diagnosis, Finding
+
+__all__ = ["Further", "merged"]
+
+_CONTRIBUTES = 0.01  # of the squared error, as in `diagnosis`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Further:
+    """The sequence of causes, the later rounds, and a finding for each step."""
+
+    sequence: Sequence
+    rounds: tuple[Tested, ...]
+    causes: tuple[Finding, ...]
+
+
+def merged(first: Diagnosis, found: Further) -> Diagnosis:
+    """The diagnosis of all rounds: the steps by their shares, then what was found beside them, first round first."""
+    sequence, rounds, causes = found.sequence, found.rounds, found.causes
+    shares = {step.experiment: step.share for step in sequence.steps}
+    if len(sequence.steps) == 1 and any(identity_of(one) in shares for one in first.findings):
+        steps: list[Finding] = []
+        others = list(first.findings)
+    else:
+        steps = [_told(one, step) for one, step in zip(causes, sequence.steps, strict=True)]
+        others = [one for one in first.findings if identity_of(one) not in shares]
+    refuted = [one for one in first.refuted if one.experiment.identity not in shares]
+    if not steps and sequence.verdict == "within":
+        # A claim by size alone has nothing left to explain; others may tell the same cause in other words.
+        refuted += [evidence for one in others if _by_size(one, shares) for evidence in _gone(one, sequence)]
+        others = [one for one in others if not _by_size(one, shares)]
+    steps.sort(key=lambda one: -(one.share or 0.0))
+    if len(steps) > 1 and sequence.verdict == "within":
+        refuted += [evidence for one in others for evidence in _gone(one, sequence)]
+        others = [one for one in others if one.role == "information"]
+    told = {claim_of(one) for one in (*steps, *first.findings)}
+    for number, tested in enumerate(rounds, start=2):
+        refuted += [one for one in tested.diagnosis.refuted if one.experiment.identity not in shares]
+        # What is left after the last step is all that these can explain.
+        for one in tested.diagnosis.findings if number == sequence.rounds and sequence.verdict != "within" else ():
+            if one.role != "information" and claim_of(one) not in told:
+                told.add(claim_of(one))
+                left = sequence.unexplained * (1.0 if one.share is None else one.share)
+                told_as = replace(one, role="contributing", share=left)
+                others.append(told_as if left >= _CONTRIBUTES else replace(told_as, role="information"))
+    skipped = [
+        *first.skipped,
+        *(skip for tested in rounds for skip in tested.diagnosis.skipped if skip.reason == SPENT),
+    ]
+    if sequence.ended == SPENT:
+        what = f"causes beside {', '.join(step.code for step in sequence.steps)}"
+        skipped.append(Skip(what=what, reason=SPENT, fix="raise --time", asked=True))
+    several = len(sequence.steps) > 1 or first.unexplained is None
+    return replace(
+        first,
+        findings=(*steps, *others),
+        refuted=tuple(refuted),
+        skipped=tuple(skipped),
+        unexplained=sequence.unexplained if several else first.unexplained,
+    )
+
+
+def _by_size(finding: Finding, shares: Collection[str]) -> bool:
+    """Whether a cause that is no step explains no measured part of the error."""
+    return finding.role == "cause" and finding.share is None and identity_of(finding) not in shares
+
+
+def _told(finding: Finding, step: Step) -> Finding:
+    """The finding of a step, whose experiment supports it together with the others."""
+    evidence = finding.evidence[0]
+    if evidence.outcome != "supports":
+        because = f"{evidence.because}; {step.proof}"
+        finding = replace(finding, evidence=(replace(evidence, outcome="supports", because=because),))
+    return replace(finding, role="cause", share=step.share)
+
+
+def _gone(finding: Finding, sequence: Sequence) -> Iterator[Evidence]:
+    """What the first round had found and is gone once the causes are put right."""
+    if finding.role == "information" or not finding.evidence:
+        return
+    evidence = finding.evidence[0]
+    because = f"{GONE}{' and '.join(step.code for step in sequence.steps)} are put right: {evidence.because}"
+    yield replace(evidence, outcome="refutes", because=because)

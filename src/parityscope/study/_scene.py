@@ -1,0 +1,104 @@
+"""What is known -> the scene that checks look at: plain facts, and experiments on the layers of the worst sample."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from parityscope.arithmetic import FORMATS
+from parityscope.backends._environment import machine_facts
+from parityscope.backends._onnxruntime import open_session
+from parityscope.case.graph import SEVERED_SUFFIX, sever, subgraph
+from parityscope.checks import Lab, Scene
+from parityscope.checks._correcting import replace_constants
+from parityscope.study._outputs import error_by_sample
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+
+    from parityscope.case import Case
+    from parityscope.explanation import Explanation
+    from parityscope.records import Target
+    from parityscope.study._found import Known
+    from parityscope.study._layers import Layers
+
+__all__ = ["scene_of", "worst_of"]
+
+
+def worst_of(known: Known) -> int | None:
+    """The sample of the largest output error, None if every sample is as good as the others."""
+    sizes = error_by_sample(known.run, known.case.inputs.indices)
+    return max(sizes, key=lambda index: sizes[index]) if any(sizes.values()) else None
+
+
+def scene_of(known: Known, explanations: Mapping[str, Explanation], executed: str, computes: str) -> Scene:
+    case, run, layers = known.case, known.run, known.layers
+    return Scene(
+        model=case.model,
+        graph=case.model.graph(),
+        places=case.model.sites,
+        inputs=case.inputs,
+        candidate=known.candidate,
+        declared=case.policy.declared,
+        executed=executed,
+        storage=FORMATS.get(computes, FORMATS["f32"]),
+        verdict=known.verdict,
+        outputs=known.outputs,
+        tensors=known.tensors,
+        localization=layers.localization if layers else None,
+        explanations=explanations,
+        executed_graph=run.executed,
+        spread=run.spread,
+        disturbance=layers.localization.disturbance if layers else 0.0,
+        lab=_lab(case, layers) if layers else None,
+        policy=case.policy,
+        own=case.own,
+        environments=(
+            _facts(known.reference, run.reference_environment),
+            _facts(known.candidate, run.candidate_environment),
+        ),
+        real=known.real,
+        sequence=known.growth,
+    )
+
+
+def _facts(target: Target, told: Mapping[str, str]) -> dict[str, str]:
+    """What a side tells of itself, with the facts of this machine unless it is a recording."""
+    if target.backend == "saved":
+        return dict(told)
+    here = machine_facts()
+    # A runtime may call the same processor by another name.
+    return {**here, **told, "cpu": here["cpu"]}
+
+
+def _lab(case: Case, layers: Layers) -> Lab:
+    """Experiments on the worst localized sample."""
+    sample = layers.reference.samples[0]
+    observed = {
+        name: (layers.reference.info(sample, name)[0], len(layers.reference.info(sample, name)[1]))
+        for name in layers.statistics
+    }
+
+    def replay(tensor: str, constants: Mapping[str, np.ndarray]) -> np.ndarray:
+        severed = sever(case.model.graph(), observed)
+        replace_constants(severed.model, constants)
+        run = open_session(subgraph(severed.model, [tensor]), folder=case.model.path.parent)
+        feeds: dict[str, np.ndarray] = dict(case.inputs.sample(sample).arrays)
+        for name in severed.reads[tensor]:
+            value = layers.candidate.get(sample, layers.pairing[name])
+            feeds[name + SEVERED_SUFFIX] = value.astype(layers.reference.info(sample, name)[0], copy=False)
+        return run(feeds)[tensor]
+
+    def forward(tensor: str, constants: Mapping[str, np.ndarray]) -> np.ndarray:
+        graph = case.model.graph()
+        replace_constants(graph, constants)
+        run = open_session(graph, outputs=[tensor], folder=case.model.path.parent)
+        return run(case.inputs.sample(sample).arrays)[tensor]
+
+    return Lab(
+        reference=lambda name: layers.reference.get(sample, name),
+        candidate=lambda name: layers.candidate.get(sample, layers.pairing[name]),
+        replay=replay,
+        forward=forward,
+    )

@@ -1,0 +1,321 @@
+"""Bad input gets a finding or a clear error, never a wrong cause: all from the command line, with real runtimes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+
+from parityscope.backends._onnxruntime import open_session
+from parityscope.case import load_model
+from parityscope.case.formats.npz import write_npz
+from parityscope.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_RNG = np.random.default_rng(8)
+_MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,3,16,16] x) => (float[N,4] y, float[N,4] z) {
+  f = Flatten(x)
+  a = MatMul(f, w)
+  y = Tanh(a)
+  z = Relu(a)
+}"""
+_PREPARE = """
+import numpy as np
+
+calls = []
+
+
+def good(image):
+    return (np.asarray(image, np.float32) / 255).transpose(2, 0, 1)[None]
+
+
+def raises(image):
+    raise ValueError("no such colour space")
+
+
+def third(image):
+    calls.append(image)
+    if len(calls) == 3:
+        raise KeyError("box")
+    return good(image)
+
+
+def other_shape(image):
+    return np.zeros((1, 3, 8, 8), np.float32)
+
+
+def no_array(image):
+    return "an image"
+
+
+def bgr(image):
+    return np.ascontiguousarray(good(image)[:, ::-1])
+"""
+_VARIES = """
+import pathlib, sys
+import numpy as np
+
+given, wanted = map(pathlib.Path, sys.argv[1:3])
+recorded = pathlib.Path({recorded!r})
+for file in given.glob("*.npz"):
+    x = np.load(file)["x"]
+    for one in recorded.glob("*.npz"):
+        if np.array_equal(np.load(one)["x"], x):
+            found = np.load(one)
+    noise = np.random.default_rng().normal(size=found["y"].shape)
+    np.savez(wanted / file.name, y=({sign} * found["y"] + {size} * noise).astype(np.float32), z=found["z"])
+"""
+
+
+def status(*words: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    return int(ended.value.code or 0)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A model of two outputs and four samples of two rows each."""
+    model = onnx.parser.parse_model(_MODEL)
+    weights = (_RNG.normal(size=(768, 4)) / 30).astype(np.float32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+    onnx.save(model, tmp_path / "model.onnx")
+    for number in range(4):
+        write_npz(tmp_path / "inputs" / f"{number:06d}.npz", {"x": _RNG.normal(size=(2, 3, 16, 16)).astype(np.float32)})
+    (tmp_path / "prepare.py").write_text(_PREPARE, encoding="utf-8")
+    return tmp_path
+
+
+def _answers(place: Path) -> list[dict[str, np.ndarray]]:
+    run = open_session(load_model(place / "model.onnx").graph())
+    return [dict(run(dict(np.load(file)))) for file in sorted((place / "inputs").glob("*.npz"))]
+
+
+def _images(folder: Path, count: int = 4) -> Path:
+    from PIL import Image
+
+    folder.mkdir()
+    for number in range(count):
+        picture = _RNG.integers(0, 256, size=(16, 16, 3), dtype=np.uint8)
+        Image.fromarray(picture).save(folder / f"{number:06d}.png")
+    return folder
+
+
+def _diagnosed(place: Path, candidate: str, *words: str) -> int:
+    given = words or ("--inputs", str(place / "inputs"))
+    study = ("--study", str(place / "study"), "--format", "json", "--quiet")
+    return status("diagnose", str(place / "model.onnx"), "--candidate", candidate, *given, *study)
+
+
+def _causes(document: dict[str, Any]) -> list[str]:
+    return [one["code"] for one in document["findings"] if one["role"] == "cause"]
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("raises", "preprocessing 000000.png failed: ValueError: no such colour space"),
+        ("third", "preprocessing 000002.png failed: KeyError: 'box'"),
+        ("other_shape", "found the shape [1, 3, 8, 8]"),
+        ("no_array", "gave a str"),
+    ],
+)
+def test_preprocessing_that_fails_is_an_error_of_its_own(
+    place: Path, function: str, said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    images = _images(place / "images")
+    words = ("--inputs", str(images), "--preprocess", f"{place / 'prepare.py'}:{function}")
+    assert _diagnosed(place, "ort", *words) == 2
+    error = capfd.readouterr().err
+    assert said in error
+    assert "fix:" in error
+    assert not (place / "study").exists()
+
+
+def test_the_side_whose_preprocessing_raises_is_named(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    images = _images(place / "images")
+    file = place / "prepare.py"
+    assert status("preprocessing", f"{file}:good", f"{file}:raises", "--images", str(images), "--quiet") == 2
+    error = capfd.readouterr().err
+    assert "no such colour space" in error
+    assert "prepare.py:raises" in error
+
+
+def test_an_image_that_cannot_be_read_is_named(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    images = _images(place / "images", 3)
+    (images / "000003.png").write_bytes(b"\x89PNG\r\n\x1a\nand no more")
+    words = ("--inputs", str(images), "--preprocess", f"{place / 'prepare.py'}:good")
+    assert _diagnosed(place, "ort", *words) == 2
+    error = capfd.readouterr().err
+    assert "000003.png cannot be read" in error
+    assert "fix:" in error
+
+
+def test_an_original_that_cannot_be_read_leaves_other_causes_to_be_found(
+    place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # The prepared inputs are there; only one of the images that they were made from is broken.
+    images = _images(place / "images")
+    for number, file in enumerate(sorted(images.glob("*.png"))):
+        from PIL import Image
+
+        with Image.open(file) as picture:
+            x = (np.asarray(picture, np.float32) / 255).transpose(2, 0, 1)[None]
+        write_npz(place / "inputs" / f"{number:06d}.npz", {"x": x})
+        run = open_session(load_model(place / "model.onnx").graph())
+        write_npz(place / "recorded" / f"{number:06d}.npz", run({"x": np.ascontiguousarray(x[:, ::-1])}))
+    (images / "000001.png").write_bytes(b"no image")
+    words = ("--inputs", str(place / "inputs"), "--images", str(images))
+    code = _diagnosed(place, f"saved?path={place / 'recorded'}", *words)
+    said = capfd.readouterr()
+    if code == 2:
+        assert "000001.png cannot be read" in said.err
+        return
+    document = json.loads(said.out)
+    assert _causes(document) in ([], ["PRE001"])
+    assert any("000001.png" in skip["reason"] for skip in document["skipped"]) or _causes(document)
+
+
+def test_an_output_that_is_missing_is_listed_and_the_study_is_incomplete(
+    place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for number, found in enumerate(_answers(place)):
+        write_npz(place / "recorded" / f"{number:06d}.npz", {"y": found["y"]})
+    assert _diagnosed(place, f"saved?path={place / 'recorded'}") == 3
+    document = json.loads(capfd.readouterr().out)
+    skip = next(one for one in document["skipped"] if one["what"] == "output z")
+    assert skip["asked"]
+    assert "did not give 'z'" in skip["reason"]
+    assert "--map z=ITS_NAME" in skip["fix"]
+    assert _causes(document) == []
+
+
+def test_a_sample_that_is_missing_is_named(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for number, found in enumerate(_answers(place)[:2]):
+        write_npz(place / "recorded" / f"{number:06d}.npz", found)
+    assert _diagnosed(place, f"saved?path={place / 'recorded'}") == 2
+    error = capfd.readouterr().err
+    assert "sample 000002.npz was not recorded" in error
+    assert "--samples 2" in error
+
+
+def test_an_output_that_only_some_samples_have_is_named(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for number, found in enumerate(_answers(place)):
+        write_npz(place / "recorded" / f"{number:06d}.npz", found if number < 2 else {"y": found["y"]})
+    assert _diagnosed(place, f"saved?path={place / 'recorded'}") == 2
+    error = capfd.readouterr().err
+    assert "sample 2" in error
+    assert "'z'" in error
+
+
+def test_a_program_that_answers_only_some_samples_is_told_with_the_sample(
+    place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first = np.load(place / "inputs" / "000000.npz")["x"].sum()
+    program = place / "some.py"
+    program.write_text(
+        "import pathlib, sys, numpy as np\n"
+        "given, wanted = map(pathlib.Path, sys.argv[1:3])\n"
+        "for file in given.glob('*.npz'):\n"
+        "    x = np.load(file)['x']\n"
+        f"    if abs(x.sum() - {float(first)!r}) < 1e-3:\n"
+        "        np.savez(wanted / file.name, y=np.zeros((2, 4), np.float32), z=np.zeros((2, 4), np.float32))\n",
+        encoding="utf-8",
+    )
+    assert _diagnosed(place, f"command?run={sys.executable} {program}") == 2
+    error = capfd.readouterr().err
+    assert "wrote no outputs" in error
+    assert "sample 1 (000001.npz)" in error
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_outputs_of_another_batch_size_are_an_error(place: Path, rows: int, capfd: pytest.CaptureFixture[str]) -> None:
+    for number, found in enumerate(_answers(place)):
+        held = {name: np.concatenate([array, array])[:rows] for name, array in found.items()}
+        write_npz(place / "recorded" / f"{number:06d}.npz", held)
+    assert _diagnosed(place, f"saved?path={place / 'recorded'}") == 2
+    error = capfd.readouterr().err
+    assert f"its shape is [2, 4] in the reference and [{rows}, 4] in the candidate" in error
+    assert "batch size of the samples" in error
+
+
+def test_one_output_of_another_batch_size_is_listed_and_the_other_judged(
+    place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for number, found in enumerate(_answers(place)):
+        write_npz(place / "recorded" / f"{number:06d}.npz", {"y": found["y"], "z": found["z"][:1]})
+    assert _diagnosed(place, f"saved?path={place / 'recorded'}") == 3
+    document = json.loads(capfd.readouterr().out)
+    assert [one["name"] for one in document["outputs"]] == ["y"]
+    skip = next(one for one in document["skipped"] if one["what"] == "output z")
+    assert "batch size of the samples" in skip["fix"]
+    assert _causes(document) == []
+
+
+def _program(place: Path, size: float, sign: float) -> str:
+    for number, found in enumerate(_answers(place)):
+        x = np.load(place / "inputs" / f"{number:06d}.npz")["x"]
+        write_npz(place / "known" / f"{number:06d}.npz", {**found, "x": x})
+    program = place / "varies.py"
+    program.write_text(
+        _VARIES.format(recorded=str(place / "known"), size=size, sign=sign),
+        encoding="utf-8",
+    )
+    return f"command?run={sys.executable} {program}"
+
+
+def test_answers_that_vary_are_the_only_cause_if_they_explain_the_error(
+    place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert _diagnosed(place, _program(place, 0.05, 1.0)) == 1
+    document = json.loads(capfd.readouterr().out)
+    assert _causes(document) == ["RUN001"]
+    assert document["candidate"]["spread"] > 0.01
+
+
+def test_answers_that_vary_are_told_before_another_cause(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert _diagnosed(place, _program(place, 0.001, -1.0)) == 1
+    document = json.loads(capfd.readouterr().out)
+    # The output is negated, which nothing that is known does; what varies explains next to nothing of that.
+    assert "RUN001" in [one["code"] for one in document["findings"]]
+    assert "RUN001" not in _causes(document)
+    assert status("report", str(place / "study")) == 0
+    text = capfd.readouterr().out
+    assert text.index("answers vary: two runs on one sample differ by") < text.index("Cause")
+    page = (place / "study" / "report.html").read_text(encoding="utf-8")
+    assert "answers vary: two runs on one sample differ by" in page
+
+
+def test_a_layer_that_draws_random_numbers_is_not_blamed_for_another_function(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[2,8] x) => (float[2,6] y) {
+      p = MatMul(x, w)
+      q = Identity(p)
+      t = Tanh(q)
+      y = MatMul(t, v)
+    }"""
+    noisy = text.replace("q = Identity(p)", "n = RandomNormalLike<scale = 0.3>(p)\n  q = Add(p, n)")
+    constants = {
+        "w": _RNG.normal(size=(8, 16)).astype(np.float32),
+        "v": _RNG.normal(size=(16, 6)).astype(np.float32),
+    }
+    for name, source in (("model", text), ("noisy", noisy)):
+        model = onnx.parser.parse_model(source)
+        for key, array in constants.items():
+            model.graph.initializer.append(onnx.numpy_helper.from_array(array, key))
+        onnx.save(model, tmp_path / f"{name}.onnx")
+    for number in range(3):
+        write_npz(tmp_path / "inputs" / f"{number:06d}.npz", {"x": _RNG.normal(size=(2, 8)).astype(np.float32)})
+    assert _diagnosed(tmp_path, f"ort?model={tmp_path / 'noisy.onnx'}") == 1
+    document = json.loads(capfd.readouterr().out)
+    assert _causes(document) == ["RUN001"]
+    assert document["findings"][0]["code"] == "RUN001"
+    assert document["sequence"] is None

@@ -1,0 +1,275 @@
+"""The engine's order: cheap and decisive first, under a budget of time; outcomes change it, and refuted claims are kept."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+
+from parityscope import diagnosis
+from parityscope.backends.targets import parse_target
+from parityscope.case import Case, load_inputs, load_model
+from parityscope.case.formats.npz import write_npz
+from parityscope.checks import Check, Proposal, Result, Scene
+from parityscope.cli import main
+from parityscope.diagnosis import SPENT, TimeSpentError, diagnose_scene
+from parityscope.records import Evidence, Experiment, Finding, Policy
+from parityscope.study import Settings, examine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from parityscope.records import Diagnosis, Runs
+
+_RNG = np.random.default_rng(6)
+_CONV = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[1,3,64,64] x) => (float[1,8,64,64] y) {
+  a = Conv<pads = [1, 1, 1, 1]>(x, w)
+  r = Relu(a)
+  y = Conv<pads = [1, 1, 1, 1]>(r, v)
+}"""
+_CONSTANTS = {
+    "w": _RNG.normal(size=(16, 3, 3, 3)).astype(np.float32),
+    "v": _RNG.normal(size=(8, 16, 3, 3)).astype(np.float32),
+}
+
+
+class _Clock:
+    """A clock that moves when an experiment says how long it took."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def _check(
+    code: str,
+    experiments: Iterable[tuple[Runs, float]],
+    ran: list[str],
+    clock: _Clock,
+    *,
+    share: float | None = None,
+    fails: bool = False,
+) -> Check:
+    """A check whose experiments take as long as they say; they are supported, with that share, if there is one."""
+
+    def proposal(runs: Runs, cost_s: float) -> Proposal:
+        experiment = Experiment(
+            check=code,
+            claim=f"{code} {runs} {cost_s}",
+            change="",
+            measure="",
+            if_true="",
+            if_false="",
+            cost_s=cost_s,
+            runs=runs,
+        )
+
+        def test() -> Result:
+            ran.append(experiment.claim)
+            clock.now += cost_s
+            if fails:
+                raise TimeSpentError(SPENT)
+            outcome = "refutes" if share is None else "supports"
+            evidence = Evidence(experiment=experiment, outcome=outcome, before=1.0, after=1.0, because="")  # type: ignore[arg-type]
+            if share is None:
+                return Result(evidence=evidence)
+            finding = Finding(
+                code=code,
+                title=code,
+                role="cause",
+                claim=experiment.claim,
+                confidence=1.0,
+                confidence_from="",
+                share=share,
+                evidence=(evidence,),
+            )
+            return Result(evidence=evidence, finding=finding)
+
+        return Proposal(experiment=experiment, test=test)
+
+    return Check(
+        code=code,
+        title=code,
+        propose=lambda _: [proposal(runs, cost_s) for runs, cost_s in experiments],
+        holds=(),
+        holds_not=(),
+    )
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { y = Neg(x) }'
+    )
+    onnx.save(model, tmp_path / "model.onnx")
+    write_npz(tmp_path / "x.npz", {"x": np.ones(2, np.float32)})
+    held = load_model(tmp_path / "model.onnx")
+    inputs = load_inputs(held, tmp_path / "x.npz", spool=tmp_path)
+    from parityscope.arithmetic import FORMATS
+
+    return Scene(
+        model=held,
+        graph=held.graph(),
+        places=held.sites,
+        inputs=inputs,
+        candidate=parse_target("ort"),
+        declared="f32",
+        executed="",
+        storage=FORMATS["f32"],
+        verdict="beyond",
+        outputs=(),
+    )
+
+
+@pytest.fixture
+def tested(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Diagnosis]:
+    def run(*checks: Check, seconds: float = 1e9, clock: _Clock) -> Diagnosis:
+        monkeypatch.setattr(diagnosis, "checks", lambda: {check.code: check for check in checks})
+        return diagnose_scene(scene, seconds=seconds, clock=clock)
+
+    return run
+
+
+def test_what_runs_nothing_comes_first_and_what_builds_again_last(tested: Callable[..., Diagnosis]) -> None:
+    ran: list[str] = []
+    clock = _Clock()
+    mixed = _check("AAA001", [("rebuild", 0.1), ("candidate", 0.2), ("", 0.3), ("nothing", 9.0)], ran, clock)
+    other = _check("BBB001", [("candidate", 0.1), ("reference", 0.1), ("", 0.0)], ran, clock)
+    tested(mixed, other, clock=clock)
+    assert ran == [
+        "BBB001  0.0",
+        "AAA001 nothing 9.0",
+        "BBB001 reference 0.1",
+        "AAA001  0.3",
+        "BBB001 candidate 0.1",
+        "AAA001 candidate 0.2",
+        "AAA001 rebuild 0.1",
+    ]
+
+
+def test_what_the_time_does_not_allow_is_listed(tested: Callable[..., Diagnosis]) -> None:
+    ran: list[str] = []
+    clock = _Clock()
+    found = tested(
+        _check("AAA001", [("reference", 4.0), ("reference", 5.0), ("candidate", 1.0)], ran, clock),
+        seconds=8.0,
+        clock=clock,
+    )
+    # The second begins in time and ends after it; nothing begins after that.
+    assert ran == ["AAA001 reference 4.0", "AAA001 reference 5.0"]
+    assert [(skip.what, skip.reason, skip.asked) for skip in found.skipped] == [
+        ("experiment AAA001-3: AAA001 candidate 1.0", SPENT, True)
+    ]
+
+
+def test_an_experiment_that_is_cut_off_has_no_outcome(tested: Callable[..., Diagnosis]) -> None:
+    ran: list[str] = []
+    clock = _Clock()
+    found = tested(_check("AAA001", [("reference", 4.0)], ran, clock, fails=True), clock=clock)
+    assert (found.findings, found.refuted) == ((), ())
+    assert found.skipped[0].reason == SPENT
+
+
+def test_a_claim_that_explains_all_sends_the_others_to_the_end(tested: Callable[..., Diagnosis]) -> None:
+    ran: list[str] = []
+    clock = _Clock()
+    whole = _check("MMM001", [("reference", 1.0), ("rebuild", 3.0)], ran, clock, share=1.0)
+    found = tested(_check("AAA001", [("reference", 2.0)], ran, clock), whole, clock=clock)
+    assert ran == ["MMM001 reference 1.0", "MMM001 rebuild 3.0", "AAA001 reference 2.0"]
+    assert [one.code for one in found.findings][:1] == ["MMM001"]
+    ran.clear()
+    part = _check("MMM001", [("reference", 1.0), ("rebuild", 3.0)], ran, clock, share=0.5)
+    tested(_check("AAA001", [("reference", 2.0)], ran, clock), part, clock=clock)
+    assert ran == ["MMM001 reference 1.0", "AAA001 reference 2.0", "MMM001 rebuild 3.0"]
+
+
+def test_refuted_claims_are_kept_with_their_identity(tested: Callable[..., Diagnosis]) -> None:
+    clock = _Clock()
+    found = tested(_check("AAA001", [("reference", 1.0), ("nothing", 0.0)], [], clock), clock=clock)
+    # Identities follow the order in which the check proposes, not that in which they were run.
+    assert [one.experiment.identity for one in found.refuted] == ["AAA001-2", "AAA001-1"]
+
+
+def _conv(folder: Path) -> list[str]:
+    model = onnx.parser.parse_model(_CONV)
+    for name, array in _CONSTANTS.items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    onnx.save(model, folder / "model.onnx")
+    inputs = [_RNG.random((1, 3, 64, 64)).astype(np.float32) for _ in range(2)]
+    for number, array in enumerate(inputs):
+        write_npz(folder / "inputs" / f"{number:06d}.npz", {"x": array})
+        # Noise: nothing explains it, and every transformation of the input is tried.
+        noise = np.random.default_rng(number).normal(size=(1, 8, 64, 64)).astype(np.float32)
+        write_npz(folder / "recorded" / f"{number:06d}.npz", {"y": noise})
+    candidate = f"saved?path={folder / 'recorded'}"
+    return [
+        "diagnose",
+        str(folder / "model.onnx"),
+        "--candidate",
+        candidate,
+        "--inputs",
+        str(folder / "inputs"),
+        "--quiet",
+    ]
+
+
+def _status(*words: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    return int(ended.value.code or 0)
+
+
+def test_an_experiment_of_many_runs_ends_with_the_time(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = _conv(tmp_path)
+    assert _status(*words, "--time", "0.2s", "--study", str(tmp_path / "short"), "--format", "json") == 1
+    document = json.loads(capfd.readouterr().out)
+    study = json.loads((tmp_path / "short" / "study.json").read_text(encoding="utf-8"))
+    spent = [skip["what"] for skip in document["skipped"] if skip["reason"] == SPENT]
+    assert any(what.startswith("experiment PRE001-1:") for what in spent)
+    assert not [one for one in document["refuted"] if one["experiment"]["check"] == "PRE001"]
+    # One run of the reference is the most that is begun in time and ends after it; the rest is this machine's other work.
+    assert study["timings"]["causes"] < 5.0
+
+
+def test_no_time_at_all_still_gives_the_verdict(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert _status(*_conv(tmp_path), "--time", "1e-9s", "--study", str(tmp_path / "none"), "--format", "text") == 1
+    text = capfd.readouterr().out
+    assert "Beyond policy" in text
+    assert f"{SPENT}" in text
+    assert "raise --time" in text
+
+
+def test_trials_of_repairs_obey_the_time_too(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1,8] y) {
+      two = Constant<value_float = 2.0>()
+      big = Mul(x, scale)
+      square = Pow(big, two)
+      mean = ReduceMean(square)
+      root = Sqrt(mean)
+      y = Div(big, root)
+    }"""
+    model = onnx.parser.parse_model(text)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(800.0, np.float32), "scale"))
+    onnx.save(model, tmp_path / "model.onnx")
+    write_npz(tmp_path / "x.npz", {"x": np.linspace(0.5, 1, 8, dtype=np.float32).reshape(1, 8)})
+    held = load_model(tmp_path / "model.onnx")
+    case = Case(
+        name="pow",
+        model=held,
+        inputs=load_inputs(held, tmp_path / "x.npz", spool=tmp_path),
+        policy=Policy(declared="f16"),
+    )
+    reference, candidate = parse_target("ort"), parse_target("sim:f16")
+    whole = examine(case, reference, candidate, folder=tmp_path / "a")
+    assert any(offer["trial"] for one in whole["findings"] for offer in one["repairs"])
+    none = examine(case, reference, candidate, folder=tmp_path / "b", settings=Settings(seconds=1e-9))
+    assert not any(offer["trial"] for one in none["findings"] for offer in one["repairs"])
+    assert {skip["reason"] for skip in none["skipped"]} >= {SPENT}

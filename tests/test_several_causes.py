@@ -1,0 +1,132 @@
+"""Several causes at once: each is named, by its share of the error, and the rest is left unexplained.
+
+The deployments are those of `parityscope.testing.several_causes`, diagnosed from the command line.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from parityscope.case.formats.images import read_image
+from parityscope.case.formats.npz import write_npz
+from parityscope.case.imaging.recipe import Placing, Recipe, prepared
+from parityscope.cli import main
+from parityscope.testing.efficientnet import efficientnet_lite0
+from parityscope.testing.models import require
+from parityscope.testing.several_causes import cases, planted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CASES = cases(1)
+FAULTY = [name for name, case in CASES.items() if case.named]
+CLEAN = [name for name, case in CASES.items() if not case.named]
+
+
+def _status(*words: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    return int(ended.value.code or 0)
+
+
+def _diagnosed(name: str, folder: Path, *words: str) -> int:
+    """The exit code of `diagnose`; the study is in `folder`."""
+    given = planted(CASES[name], folder)
+    return _status("diagnose", *given, "--study", str(folder / "study"), "--quiet", *(words or ("--format", "json")))
+
+
+def test_the_cases_are_as_many_as_they_ought_to_be() -> None:
+    sizes = [len(CASES[name].named) for name in FAULTY if CASES[name].explained]
+    assert sizes.count(2) >= 6
+    assert sizes.count(3) >= 1
+    assert CLEAN
+    assert any(not CASES[name].explained for name in FAULTY)
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_each_cause_is_named(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    case = CASES[name]
+    assert _diagnosed(name, tmp_path) == 1
+    document = json.loads(capfd.readouterr().out)
+    causes = [one for one in document["findings"] if one["role"] == "cause"]
+    assert {one["code"] for one in causes} == case.named
+    assert len(causes) == len(case.named)
+    sequence = document["sequence"]
+    assert {step["code"] for step in sequence["steps"]} == case.named
+    assert sequence["verdict"] == ("within" if case.explained else "beyond")
+    shares = [step["share"] for step in sequence["steps"]]
+    # The squares of what every step takes away, and of what is left, are all of the error there was.
+    assert sum(shares) + sequence["unexplained"] == pytest.approx(1.0)
+    assert sequence["unexplained"] < (1e-4 if case.explained else 0.01)
+    told = [one["share"] for one in causes]
+    assert told == sorted(told, reverse=True)
+    # Each step begins where the one before it ended.
+    for before, after in zip(sequence["steps"], sequence["steps"][1:], strict=False):
+        assert after["before"] == before["after"]
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_a_clean_deployment_has_no_sequence(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert _diagnosed(name, tmp_path) == 0
+    document = json.loads(capfd.readouterr().out)
+    assert document["sequence"] is None
+    assert [one for one in document["findings"] if one["role"] == "cause"] == []
+
+
+def test_the_report_shows_the_sequence_and_what_was_explained_away(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert _diagnosed("BGR and a lost bound", tmp_path, "--format", "text") == 1
+    text = capfd.readouterr().out
+    assert "One after the other" in text
+    document = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
+    steps = " and ".join(step["code"] for step in document["sequence"]["steps"])
+    gone = [one for one in document["refuted"] if one["because"].startswith(f"gone once {steps} are put right")]
+    # Exchanged channels look like another function of the layer that reads them.
+    assert any(one["experiment"]["claim"].startswith("Conv#0") for one in gone)
+    page = (tmp_path / "study" / "report.html").read_text(encoding="utf-8")
+    assert "One after the other" in page
+    assert all(step["experiment"] in page for step in document["sequence"]["steps"])
+
+
+def test_without_time_for_more_the_first_cause_is_told_and_the_others_are_listed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert _diagnosed("exchanged bindings and TF32", tmp_path, "--time", "1e-9s", "--format", "json") == 1
+    document = json.loads(capfd.readouterr().out)
+    assert any(skip["reason"] == "the time budget is spent" and skip["asked"] for skip in document["skipped"])
+
+
+def test_a_trained_classifier_given_bgr_by_a_file_that_lost_a_bound(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    require("eff-weights")
+    model = efficientnet_lite0(tmp_path / "eff.onnx")
+    placing = Placing(size=(224, 224), fit="central", kernel="bicubic-antialias", shorter=256)
+    recipe = Recipe(input="image", placing=placing, scale=1.0, mean=(127.0,), deviation=(128.0,))
+    photograph = prepared(recipe, read_image(require("coffee")))
+    write_npz(tmp_path / "inputs" / "000000.npz", {"image": np.asarray(photograph)})
+    message = onnx.load(model)
+    graph = message.graph
+    clip = [node for node in graph.node if node.op_type == "Clip"][12]
+    del clip.input[2:]
+    for node in graph.node:
+        for place, name in enumerate(node.input):
+            if name == "image":
+                node.input[place] = "bgr"
+    graph.initializer.append(numpy_helper.from_array(np.array([2, 1, 0]), "order"))
+    graph.node.insert(0, helper.make_node("Gather", ["image", "order"], ["bgr"], axis=1))
+    onnx.save(message, tmp_path / "deployed.onnx")
+    words = ["--inputs", str(tmp_path / "inputs"), "--candidate", f"ort?model={tmp_path / 'deployed.onnx'}", "--quiet"]
+    assert _status("diagnose", str(model), *words, "--study", str(tmp_path / "study"), "--format", "json") == 1
+    document = json.loads(capfd.readouterr().out)
+    causes = [one for one in document["findings"] if one["role"] == "cause"]
+    assert [one["code"] for one in causes] == ["PRE001", "FUS002"]
+    assert causes[1]["site"]["node"] == clip.name
+    assert document["sequence"]["verdict"] == "within"
