@@ -60,7 +60,8 @@ outputs by less than four times what honest arithmetic does, or than 1e-5, is dr
 **Judged** by these rules. *Cause first*: the first finding that is no mere information has the expected code or one stated to be
 right too. For faults that are no cause (data that are no data) the fact is told, and nothing is called a cause. *Region
 first*: the tensor that the first finding names, or the first suspect where it names none, is one at which the fault can be
-seen first. *Blamed*: a finding of the role "cause" in a clean twin. A diagnosis that crashes counts as wrong; one that refuses
+seen first. *Repair first*: the repair that was stated beforehand is offered with the first finding. *Blamed*: a finding of the
+role "cause" in a clean twin. A diagnosis that crashes counts as wrong; one that refuses
 to begin is listed at the end.
 
 **Kept apart.** A third of the models and a third of the parameters are kept apart by a hash of their names while checks are
@@ -93,6 +94,7 @@ def page(outcomes: Sequence[Outcome], known: Mapping[str, Fault]) -> Iterator[st
     yield from _figures(figures(outcomes))
     yield from _families(outcomes)
     yield from _matrix(outcomes, known)
+    yield from _missed(outcomes)
     yield from _blamed(outcomes)
     yield from _left_out(outcomes)
 
@@ -148,6 +150,20 @@ def _matrix(outcomes: Sequence[Outcome], known: Mapping[str, Fault]) -> Iterator
         said = ", ".join(f"{code} {count}" for code, count in row.most_common())
         yield f"| {fault.title} | {fault.expected}{also} | {said} |"
     yield ""
+
+
+def _missed(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Every case whose cause, region or repair did not come first: it can be run alone by its name."""
+    wrong = [one for one in outcomes if not one.error and False in {one.first, one.region, one.repaired}]
+    if wrong:
+        yield "## What was missed\n"
+        for one in wrong:
+            judged = {"cause": one.first, "region": one.region, "repair": one.repaired}
+            missed = " and ".join(word for word, right in judged.items() if right is False)
+            said = ", ".join(f"{code} ({role})" for code, role, _ in one.findings[:3]) or "nothing"
+            part = f", kept apart ({one.case.held})" if one.case.held else ""
+            yield f"* `{one.case.key}`{part}: {one.words}; expected {one.expected[0]}, said {said}: the {missed}"
+        yield ""
 
 
 def _blamed(outcomes: Sequence[Outcome]) -> Iterator[str]:

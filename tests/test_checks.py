@@ -41,8 +41,8 @@ def test_a_check_has_its_page_and_examples(code: str) -> None:
     page = check_page(code)
     assert [part for part in PARTS if part not in page] == []
     assert checks()[code].holds_not
-    # What these are about takes hardware: their tests plant what the runtime says of itself.
-    assert checks()[code].holds or code in {"CST001", "ENV003"}
+    # What these are about takes hardware, or a version that is known to be wrong: they have tests of their own.
+    assert checks()[code].holds or code in {"CST001", "CST002", "ENV003", "FUS011"}
 
 
 def test_a_wish_that_was_not_honoured_is_found() -> None:

@@ -73,8 +73,9 @@ def test_every_fault_says_what_it_is() -> None:
         assert fault.expected not in fault.accepted, name
 
 
-def test_faults_go_to_other_processes() -> None:
-    assert set(pickle.loads(pickle.dumps(faults()))) == set(faults())
+def test_every_fault_can_be_handed_to_another_process() -> None:
+    for name, fault in faults().items():
+        assert pickle.dumps(fault), name  # a closure for a plant cannot be
 
 
 def test_a_switch_that_changes_nothing_is_no_fault() -> None:
@@ -214,8 +215,3 @@ def test_what_is_not_there_is_refused() -> None:
         chosen_faults(["nothing"], "")
     with pytest.raises(ParityError, match="no fault is of"):
         chosen_faults([], "XYZ")
-
-
-def test_every_fault_can_be_handed_to_another_process() -> None:
-    for name, fault in faults().items():
-        assert pickle.loads(pickle.dumps(fault)).title == fault.title, name

@@ -18,8 +18,10 @@ from parityscope.checks._orders import search
 from parityscope.cli import main
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
+
+    Outputs = Callable[[Mapping[str, str]], np.ndarray]
 
 COUNT = 12
 NAMES = [f"in{number}" for number in range(COUNT)]
@@ -108,3 +110,33 @@ def test_only_what_may_be_exchanged_is() -> None:
     allowed[0, 1] = allowed[1, 0] = allowed[2, 3] = allowed[3, 2] = True
     for order in likely_orders(effects, np.array([2.0, 9.0]), allowed, 9):
         assert {order[0], order[1]} == {0, 1}
+
+
+@pytest.mark.parametrize("size", [3, 4, 5])
+def test_rings_behind_a_nonlinear_sum_are_found(size: int) -> None:
+    # sin(sum of tanh(in_k W_k)) of eight inputs: no exchange of a ring need bring the outputs nearer, and no effects add up.
+    numbers = np.random.default_rng(size)
+    names = NAMES[:8]
+    found = 0
+    for _ in range(5):
+        weights, data = numbers.normal(size=(8, 24, 30)) / 5, numbers.normal(size=(3, 8, 24))
+        parts = np.tanh(np.einsum("sjk,ikm->sijm", data, weights))  # sample, place, whose data, output
+
+        def outputs(order: Mapping[str, str], parts: np.ndarray = parts) -> np.ndarray:
+            whose = [names.index(order.get(name, name)) for name in names]
+            return np.asarray(np.sin(parts[:, np.arange(8), whose].sum(axis=1)).ravel())
+
+        ring = [names[place] for place in numbers.permutation(8)[:size]]
+        planted = {name: ring[(place + 1) % size] for place, name in enumerate(ring)}
+        wanted = outputs(planted)
+
+        def seen(order: Mapping[str, str], outputs: Outputs = outputs, wanted: np.ndarray = wanted) -> np.ndarray:
+            return np.asarray(outputs(order) - wanted)
+
+        def attempt(order: Mapping[str, str], seen: Outputs = seen) -> tuple[float, bool]:
+            left = float(np.linalg.norm(seen(order)))
+            return left, left < 1e-9
+
+        start = float(np.linalg.norm(outputs({}) - wanted))
+        found += search([names], attempt, start, seen, 5000) == planted
+    assert found == 5

@@ -140,9 +140,9 @@ def test_the_cache_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.delenv("PARITYSCOPE_CACHE", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    assert models._cache() == tmp_path / ".cache" / "parityscope" / "models"
+    assert models.cache_folder() == tmp_path / ".cache" / "parityscope" / "models"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert models._cache() == tmp_path / "xdg" / "parityscope" / "models"
+    assert models.cache_folder() == tmp_path / "xdg" / "parityscope" / "models"
 
 
 def test_a_test_is_skipped_with_the_reason_but_never_in_ci(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

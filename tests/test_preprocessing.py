@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -314,6 +315,76 @@ def test_one_number_can_be_met_by_accident() -> None:
     answer = [{"y": one(dict(near))["y"] * np.float32(1.001)}]
     question = Question(samples=samples, candidate=answer, run=lambda x: one(dict(x)), bounds={"y": BOUND}, runs=400)
     assert search(question, steps).best is None
+
+
+def test_channels_are_exchanged_before_memory_is_laid_out(run: Run) -> None:
+    # Of the two orders only this one is what a program does: the picture is BGR, and its NHWC memory is handed over.
+    samples = prepared("half")
+    given_ = [{"x": one["x"][:, ::-1].transpose(0, 2, 3, 1).copy().reshape(one["x"].shape)} for one in samples]
+    found = asked(run, samples, given_)
+    assert found.best is not None
+    assert found.exact
+    assert "BGR" in said(found.best.steps)
+    assert "NHWC" in said(found.best.steps)
+
+
+def saturating(inputs: Arrays) -> Arrays:
+    """Two classes: in [0, 1] an answer for every image, of bytes nearly the same for all."""
+    weights = np.linspace(-1.0, 1.1, SIZE * SIZE * 3).reshape(1, 3, SIZE, SIZE) ** 3
+    logit = float((inputs["x"] * weights).sum()) / 40.0
+    share = 1.0 / (1.0 + np.exp(-np.clip(logit, -7.0, 7.0)))
+    return {"y": np.array([1.0 - share, share], np.float32)}
+
+
+def in_half(inputs: Arrays) -> Arrays:
+    """The same where what is computed is held by a coarse format: what is nearly one is one."""
+    return {"y": (np.round(saturating(inputs)["y"] * 128) / 128).astype(np.float32)}
+
+
+def test_an_honest_deployment_tells_what_a_saturated_reference_cannot() -> None:
+    # Answers of bytes: 0.9991 of the reference, 1 of the coarse format. A step that is met to 1e-3 in one direction is met by
+    # accident among some thirty in three of a hundred searches; one that is met exactly is not.
+    samples = prepared("unit")
+    answers = [in_half({"x": sample["x"] * np.float32(255)}) for sample in samples]
+    image = image_of("x", samples[0]["x"])
+    assert image is not None
+    plain = Question(
+        samples=samples, candidate=answers, run=lambda x: saturating(dict(x)), bounds={"y": 1e-4}, runs=400, margin=2.0
+    )
+    steps = image_steps(image, samples)
+    assert search(plain, steps).best is None
+    found = search(replace(plain, honest=lambda x: in_half(dict(x))), steps)
+    assert found.best is not None
+    assert "does not divide by 255" in " ".join(said(one.steps) for one in (found.best, *found.others))
+    assert (found.honest, found.exact, found.after) == (True, True, 0.0)
+
+
+def overflowing(inputs: Arrays) -> Arrays:
+    """A format that holds no bytes."""
+    found = saturating(inputs)["y"]
+    return {"y": np.full_like(found, np.nan) if np.abs(inputs["x"]).max() > 10.0 else found}
+
+
+def test_what_overflows_is_told_as_a_possibility() -> None:
+    samples = prepared("unit")
+    image = image_of("x", samples[0]["x"])
+    assert image is not None
+    question = Question(
+        samples=samples,
+        candidate=[overflowing({"x": sample["x"] * np.float32(255)}) for sample in samples],
+        run=lambda x: saturating(dict(x)),
+        bounds={"y": BOUND},
+        runs=400,
+        honest=lambda x: overflowing(dict(x)),
+    )
+    found = search(question, image_steps(image, samples))
+    assert found.best is not None
+    assert "does not divide by 255" in " ".join(said(one.steps) for one in (found.best, *found.others))
+    # NaN says nothing of where it comes from.
+    assert (found.certain, found.honest, found.chance) == (False, True, 1.0)
+    # An honest deployment that gives NaN for the samples as they are needs no other inputs for it.
+    always = replace(question, honest=lambda x: {"y": np.full_like(saturating(dict(x))["y"], np.nan)})
+    assert search(always, image_steps(image, samples)).best is None
 
 
 def test_the_number_of_runs_is_kept_and_what_was_left_out_is_told(run: Run) -> None:

@@ -145,6 +145,16 @@ class TestScaleIntoRange:
         arrays = {node.outputs[0].name: weight_of(node) for node in model.graph}
         np.testing.assert_array_equal(arrays["h"], constants["w1"] / 2**18)
         np.testing.assert_array_equal(arrays["y"], constants["w2"] * 2**18)
+        # Without balance it is the least exponent, whatever stands behind.
+        text, details = (
+            "h = MatMul(x, w1) y = MatMul(h, w2)",
+            {"node": "MatMul#0", "reaches": 2.0**19, "balance": False},
+        )
+        proto = model_of(f"(float[1,64] x) => (float[1,64] y) {{ {text} }}", constants)
+        least = repaired("scale_into_range", proto, **details)
+        assert least is not None
+        arrays = {node.outputs[0].name: weight_of(node) for node in least.graph}
+        np.testing.assert_array_equal(arrays["h"], constants["w1"] / 2**6)
 
     def test_squares_that_follow_keep_exponents_whole(self) -> None:
         # As above, 2^-6 at least; the square's 2^-12 with weights that reach 2^-34 behind it. The square, taken for

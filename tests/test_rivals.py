@@ -226,7 +226,36 @@ def test_the_best_of_the_others_is_one_that_meets_the_budget(part: Any) -> None:
     rows = [row("ours", 0.1, 4, 0), row("first", 0.0, 2, 1), row("second", 0.5, 3, 0), row("third", 0.5, 5, 0)]
     told = table.against(rows, "ours", {"first", "second", "third"})
     assert "| m | 10.0%, 4 | second | 50.0%, 3 |" in told
-    assert "Median ratio of FLOPs 0.20 where one keeps any (1 subjects); more Casts on 1." in told
+    assert "Over the 1 subjects" in told
+    assert "median ratio 0.20" in told
+    assert "Casts: +1 in the median, more on 1." in told
+
+
+def test_medians_are_over_all_subjects_where_another_meets_the_budget(part: Any) -> None:
+    """Ratios 0 (0 % against 0 %), 0.1 and 2: the median is 0.1; of the two where one keeps any, 1.05. Casts -1, +2, +4."""
+    table = part("table")
+    rows = [
+        table.Row(subject=subject, budget="", method=method, flops=flops, casts=casts, fresh=59)
+        for subject, own, other in [("a", (0.0, 2), (0.0, 3)), ("b", (0.05, 5), (0.5, 3)), ("c", (0.8, 6), (0.4, 2))]
+        for method, (flops, casts) in (("ours", own), ("tool", other))
+    ]
+    rows.append(table.Row(subject="d", budget="", method="ours", flops=0.3, casts=9, fresh=59))
+    told = table.against(rows, "ours", {"tool"})
+    assert "| d | 30.0%, 9 | none | |" in told
+    assert "at most half of its FLOPs on 2" in told
+    assert "more than its FLOPs on 1, median ratio 0.10" in told
+    assert "over the 2 of them where one of the two keeps any, 1.05" in told
+    assert "Casts: +2 in the median, more on 2." in told
+
+
+def test_what_a_search_costs_is_told_for_each_subject(part: Any) -> None:
+    table = part("table")
+    row = table.Row(
+        subject="m", budget="", method="ours", fresh=59, flops=0.0, flagged=3, evaluations=40, passes=20.5, excused=12.25,
+        inferences=31.4, seconds=9.7,
+    )  # fmt: skip
+    assert "| m | 3 | 40 | 20.5 | 12.2 | 8.2 | 31 | 10 |" in table.spending([row], "ours")
+    assert "| 40 | 31 | 9.7 |" in table.markdown([row])
 
 
 def test_without_the_environment_there_is_a_reason(part: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

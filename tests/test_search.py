@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -26,10 +27,12 @@ from parityscope.repairs.search import Point, Task, search
 from parityscope.repairs.search.costs import H200, Times, flops_of
 from parityscope.repairs.search.cut import cheapest
 from parityscope.repairs.search.front import pareto
+from parityscope.repairs.search.improving import improver_of, runs_of
 from parityscope.repairs.search.judging import excess, relative_error, yardstick
 from parityscope.repairs.search.maxflow import Arc, minimum_cut
 from parityscope.repairs.search.network import OUTSIDE, Network, Vertex, Wire, network_of, price
 from parityscope.repairs.search.oracle import Oracle
+from parityscope.repairs.search.pricing import pricer_of
 from parityscope.repairs.search.proving import certificate, confidence, needed
 from parityscope.repairs.search.records import Kept
 from parityscope.repairs.search.staging import staged
@@ -191,6 +194,78 @@ def test_cut_is_the_exact_optimum_of_the_cost_model(
     assert found == pytest.approx(best, abs=1e-8)
 
 
+@given(networks(), st.integers(0, 2**32 - 1))
+@settings(max_examples=150, deadline=None)
+def test_prices_of_many_assignments_are_those_of_each(drawn: tuple[Network, np.ndarray, np.ndarray], seed: int) -> None:
+    network = drawn[0]
+    low = np.random.default_rng(seed).integers(0, 2, (5, network.decisions)).astype(np.bool_)
+    one_by_one = [price(network, each) for each in low]
+    pricer = pricer_of(network)
+    np.testing.assert_allclose(pricer.seconds(low), [one.seconds for one in one_by_one], rtol=1e-12)
+    dearer = [one.seconds + 0.25 * one.casts for one in one_by_one]
+    np.testing.assert_allclose(pricer.seconds(low, each_cast=0.25), dearer, rtol=1e-12)
+
+
+@given(networks(), st.floats(0, 1))
+@settings(max_examples=150, deadline=None)
+def test_improvement_keeps_the_bound_and_what_is_pinned_and_never_costs_more(
+    drawn: tuple[Network, np.ndarray, np.ndarray], share: float
+) -> None:
+    network, squared, pinned = drawn
+    improver = improver_of(network, squared, pinned)
+    bound = share * float(squared.sum())
+    start = np.zeros(network.decisions, np.bool_)
+    found = improver.cheapest(bound, [start])
+    assert found is not None
+    assert not (found & pinned).any()
+    assert squared[found].sum() <= bound
+    assert improver.cost(found) <= improver.cost(start)
+
+
+def chain(times: list[float], cast: float) -> Network:
+    """Nodes one after another, each in no time when low, with the same Cast between any two and at both ends."""
+    vertices = tuple(
+        Vertex(name=f"n{at}", op_type="MatMul", decision=at, flops=0.0, times=Times(full=time, low=0.0))
+        for at, time in enumerate(times)
+    )
+    ends = [OUTSIDE, *range(len(times)), OUTSIDE]
+    wires = tuple(
+        Wire(tensor=f"t{at}", producer=one, consumers=(other,), cast=cast)
+        for at, (one, other) in enumerate(itertools.pairwise(ends))
+    )
+    return Network(vertices=vertices, wires=wires, decisions=len(times))
+
+
+def test_improvement_reaches_what_lies_between_two_cuts() -> None:
+    """Times 4, 3, 3 and errors 4, 3, 3 without Casts: every price takes all or nothing, and under a bound of 6 the two
+    nodes of error 3 can be low: 4 seconds are left of 10. The first node alone, which a greedy choice takes, leaves 6."""
+    network, squared, pinned = chain([4.0, 3.0, 3.0], 0.0), np.array([4.0, 3.0, 3.0]), np.zeros(3, np.bool_)
+    cuts = {int(cheapest(network, squared, price, pinned).low.sum()) for price in (0.1, 0.9, 1.1, 10.0)}
+    assert cuts == {0, 3}
+    found = improver_of(network, squared, pinned).cheapest(6.0, [np.zeros(3, np.bool_)])
+    assert found is not None
+    assert found.tolist() == [False, True, True]
+
+
+def test_improvement_fills_in_what_is_not_worth_its_casts() -> None:
+    """A low node of a second between kept ones, with Casts of a second each on both sides, costs more than it saves."""
+    network, pinned = chain([1.0, 1.0, 1.0], 1.0), np.array([True, False, True])
+    found = improver_of(network, np.zeros(3), pinned).cheapest(1.0, [~pinned])
+    assert found is not None
+    assert not found.any()
+
+
+def test_runs_are_the_shortest_prefix_and_suffix_that_keep_the_bound() -> None:
+    """Errors 4, 1, 2, 3: without the first two 5 are left, without the last two 5 as well; the pinned third one counts not."""
+    squared = np.array([4.0, 1.0, 2.0, 3.0])
+    nothing = np.zeros(4, np.bool_)
+    made = [low.tolist() for low in runs_of(squared, nothing, 5.0)]
+    assert made == [[False, False, True, True], [True, True, False, False]]
+    pinned = np.array([False, False, True, False])
+    made = [low.tolist() for low in runs_of(squared, pinned, 5.0)]
+    assert made == [[False, True, False, True], [True, True, False, False]]
+
+
 def test_operations_of_products_with_weights_of_either_kind() -> None:
     """A convolution of 4 channels at 8 x 8 from 3 with 3 x 3 kernels: 2 * (4 * 64) * 27; a product 2 * (2 * 5) * 3."""
     text = """<ir_version: 9, opset_import: ["": 19]> g (float[1,3,8,8] x, float[2,3] a) => (float[1,4,8,8] y, float[2,5] z) {
@@ -330,6 +405,44 @@ def test_a_mask_stored_as_floats_is_not_moved_between_0_and_1(tmp_path: Path) ->
     assert found.certificate.worst < 0.5
 
 
+def test_exponents_are_not_balanced_where_that_is_worse(tmp_path: Path) -> None:
+    """Weights of 2^-20 behind are subnormal, but exact, at the least exponent of 2^-5 (2^18 * 4 / 65504 = 16.0005).
+
+    The middle of -5 and -29, where the weight in front ends (2^15 to 2^-14), is 2^-17: it makes 2^-26 of what is 2^-9 in h,
+    which becomes nought.
+    """
+    front, behind = np.full((8, 1024), 2.0**-12, np.float32), np.full((1024, 4), 2.0**-20, np.float32)
+    front[:, 0], behind[0] = 2.0**15, 0.0
+    samples = [{"x": (1 + normal(number, 1, 8) / 100).astype(np.float32)} for number in range(26)]
+    text = "g (float[1,8] x) => (float[1,4] y) { h = MatMul(x, w1)  y = MatMul(h, w2) }"
+    found = searched(task_of(tmp_path, text, {"w1": front, "w2": behind}, samples, limit=0.1), tmp_path / "w")
+    assert found.verdict == "certified", found.statement
+    assert [edit.repair for edit in found.edits] == ["scale_into_range"]
+    assert found.edits[0].details["balance"] is False
+    assert not found.kept
+
+
+def test_a_clip_is_put_in_where_saturation_is_proved_harmless(tmp_path: Path) -> None:
+    """-1e6 * sigmoid(-1e6) is 0 in FP32 and -inf * 0 = NaN in FP16; behind tanh nobody sees where it was clipped."""
+    text = """g (float[1,8] x) => (float[1,8] y) {
+        l = Mul(x, large)  h = Mul(l, large)  s = Sigmoid(h)  z = Mul(h, s)  t = Tanh(z)  y = MatMul(t, w) }"""
+    weights = {"large": np.float32([1e3]), "w": normal(1, 8, 8)}
+    found = searched(task_of(tmp_path, text, weights, inputs_of(26, 1, 8)), tmp_path / "w", tmp_path / "fixed.onnx")
+    assert found.all_low == math.inf
+    assert found.verdict == "certified", found.statement
+    assert [edit.repair for edit in found.edits] == ["saturate_activation"]
+    assert not found.kept
+    assert "Clip" in {node.op_type for node in onnx.load(tmp_path / "fixed.onnx").graph.node}
+
+
+def test_no_clip_is_put_in_where_saturation_shows(tmp_path: Path) -> None:
+    """The same without tanh: what is clipped to 65504 is another number at the output."""
+    text = """g (float[1,8] x) => (float[1,8] y) {
+        l = Mul(x, large)  h = Mul(l, large)  s = Sigmoid(h)  z = Mul(h, s)  y = Div(z, large) }"""
+    found = searched(task_of(tmp_path, text, {"large": np.float32([1e3])}, inputs_of(26, 1, 8)), tmp_path / "w")
+    assert "saturate_activation" not in {edit.repair for edit in found.edits}
+
+
 def test_concentrated_rounding_is_cut_out(tmp_path: Path) -> None:
     """Only what makes and cancels 1 + x/1000 loses digits; the products that follow stay in FP16."""
     task = task_of(tmp_path, CANCELLING, CANCELLING_WEIGHTS, inputs_of(27, 1, 64), limit=5e-3)
@@ -378,6 +491,16 @@ def test_nothing_is_written_where_low_precision_meets_the_budget(tmp_path: Path)
     assert "95%" in found.statement
 
 
+def test_copies_of_held_out_samples_certify_nothing(tmp_path: Path) -> None:
+    """Sixty files, of which each of ten is there six times: those that are held out and repeat nothing are ten at most."""
+    task = task_of(tmp_path, PLAIN, PLAIN_WEIGHTS, inputs_of(10, 1, 8) * 6)
+    found = searched(task, tmp_path / "w")
+    assert found.verdict == "unproved"
+    assert len(found.certificate.excess) <= 10
+    assert set(found.held_out).isdisjoint(found.search_samples)
+    assert any("counted twice" in skip.reason for skip in found.skipped)
+
+
 def test_a_budget_that_even_fp32_misses(tmp_path: Path) -> None:
     found = searched(task_of(tmp_path, PLAIN, PLAIN_WEIGHTS, inputs_of(3, 1, 8), limit=1e-9), tmp_path / "w")
     assert found.verdict == "infeasible"
@@ -397,7 +520,7 @@ def test_refusals(tmp_path: Path) -> None:
     with pytest.raises(ParityError, match="is the model itself"):
         searched(task, tmp_path / "a", task.model.path)
     with pytest.raises(ParityError, match="cannot be searched"):
-        searched(replace(task, low="f8e4m3"), tmp_path / "b")
+        searched(replace(task, low="f8e5m2"), tmp_path / "b")
     with pytest.raises(ParityError, match="search samples"):
         searched(replace(task, search_samples=3), tmp_path / "c")
     mixed = "g (float[1,8] x) => (float[1,8] y) { h = Cast<to=10>(x) q = Mul(h, h) y = Cast<to=1>(q) }"
@@ -458,6 +581,28 @@ def test_command_line_writes_a_model_a_plan_and_a_report(tmp_path: Path, capfd: 
     with pytest.raises(SystemExit) as ended:
         main([*base, "--budget", "rel_l2=1e-9"])
     assert ended.value.code == 1
+
+
+def test_a_task_metric_of_verify_can_be_the_budget(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The cancellation is off by a fifth in FP16, which is a cosine of 0.98 or so; without it 1 - 1e-5 (squares of 5e-3)."""
+    task_of(tmp_path, CANCELLING, CANCELLING_WEIGHTS, inputs_of(26, 1, 64))
+    base = ["repair", str(tmp_path / "model.onnx"), "--inputs", str(tmp_path / "data"), "--quiet", "--format", "json"]
+    asked = ["--metric", "embedding_cosine", "--budget", "embedding_cosine=0.999", "-o", str(tmp_path / "fixed.onnx")]
+    with pytest.raises(SystemExit) as ended:
+        main([*base, *asked])
+    held = json.loads(capfd.readouterr().out)
+    assert (ended.value.code, held["verdict"]) == (0, "certified")
+    assert {one["op_type"] for one in held["kept"]} >= {"Add", "Sub"}
+    for words, problem in (
+        (["--metric", "retrieval_recall", "--budget", "retrieval_recall=0.5"], "1 embeddings cannot be searched"),
+        (["--metric", "topk_agreement?output=z", "--budget", "topk_agreement=1"], "there is no output 'z'"),
+        (["--settings", "trtexecc", "-o", str(tmp_path / "new.onnx")], "no settings of kind 'trtexecc'"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main([*base, *words])
+        assert ended.value.code == 2
+        assert problem in capfd.readouterr().err
+    assert not (tmp_path / "new.onnx").exists()
 
 
 @pytest.mark.model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -144,7 +145,7 @@ def oracle_of(task: Task) -> Oracle:
     return Oracle(Switchboard(task.model.graph(), "f16", threads=1), samples, references, held)
 
 
-def test_of_many_samples_only_the_hardest_are_run_until_an_assignment_passes(tmp_path: Path) -> None:
+def test_of_many_samples_only_the_hardest_are_run_until_an_assignment_is_chosen(tmp_path: Path) -> None:
     count = 3 * ACTIVE
     oracle = oracle_of(task_of(tmp_path, count))
     everything = np.ones(len(oracle.names), np.bool_)
@@ -156,14 +157,33 @@ def test_of_many_samples_only_the_hardest_are_run_until_an_assignment_passes(tmp
     missing[0] = False
     reading = oracle.evaluate(missing)
     assert reading.worst > 1
-    assert set(reading.excess) == set(hardest)
+    assert set(reading.excess) == {hardest[0]}
     # With nothing low every sample meets the budget: all of them are run before that is said.
-    passing = oracle.evaluate(~everything)
+    assert set(oracle.evaluate(~everything).excess) == set(hardest)
+    passing = oracle.confirm(~everything, 1.0)
     assert passing.worst <= 1
     assert len(passing.excess) == count
     before = oracle.runs
     oracle.squared(oracle.only([0]))
     assert oracle.runs - before == ACTIVE
+    assert oracle.passes == oracle.runs / count == (count + 1 + count + ACTIVE) / count
+
+
+def test_what_misses_when_it_is_confirmed_is_tried_first_from_then_on(tmp_path: Path) -> None:
+    """The one that is beyond the limit is none of the eight on which the probe makes the largest errors."""
+    task = task_of(tmp_path, 4 * ACTIVE)
+    oracle, other = oracle_of(task), oracle_of(task)
+    low = oracle.only([5])  # the last product
+    every = other.confirm(low, math.inf).excess
+    probed = oracle.evaluate(oracle.only([]), probe=True).excess
+    hardest = sorted(probed, key=lambda place: (-probed[place], place))[:ACTIVE]
+    limit = max(every[place] for place in hardest)
+    beyond = [place for place in every if every[place] > limit]
+    assert beyond
+    assert oracle.confirm(low, limit).worst == every[beyond[0]]
+    assert oracle.active == ACTIVE + 1
+    missing = oracle.evaluate(~low)  # the cancellation is low: the first sample that is asked misses
+    assert list(missing.excess) == [beyond[0]]
 
 
 def test_what_is_left_beside_the_certificate_is_searched_on(tmp_path: Path) -> None:

@@ -429,6 +429,30 @@ def test_a_function_with_one_value_a_sample(labelled: Path, capfd: pytest.Captur
     assert task["against"] == "labels"
 
 
+def test_copies_of_a_sample_prove_nothing(bench: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """60 rows of which 55 are copies of five: five samples are too few for anything."""
+    x = np.load("data.npz")["x"]
+    np.savez("data.npz", x=x[np.arange(SAMPLES) % 5])
+    assert run("--budget", "rel_l2=1e-2", "--no-timing", "--format", "json") == 3
+    held = json.loads(capfd.readouterr().out)
+    assert held["verdict"] == "not proved"
+    assert held["needed"] == 59
+    assert any(skip["what"] == "55 samples" for skip in held["skipped"])
+
+
+def test_labels_that_contradict_each_other_are_named(labelled: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The last sample is the first one again, with the other label: both are judged, and one of them is wrong for sure."""
+    x, up = np.load("data.npz")["x"], np.load("labels.npz")["up"]
+    x[-1], up[-1] = x[0], not up[0]
+    np.savez("data.npz", x=x)
+    np.savez("labels.npz", up=up)
+    run("--metric", "own.py:each", "--labels", "labels.npz", "--no-timing", "--format", "json")
+    held = json.loads(capfd.readouterr().out)
+    assert held["quantities"][0]["after"] == pytest.approx(1 - 1 / SAMPLES)
+    [torn] = [skip for skip in held["skipped"] if "labels are not" in skip["reason"]]
+    assert torn["what"] == "whether 1 sample can be right"
+
+
 def test_a_function_of_all_samples(labelled: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run("--metric", "own.py:whole?better=lower", "--format", "json")
     task = json.loads(capfd.readouterr().out)["quantities"][0]

@@ -41,8 +41,24 @@ if TYPE_CHECKING:
 
     # Inputs by name -> outputs by the reference's names.
     Run = Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
+    # (place of a sample, its inputs, those of the sample before) -> its inputs as a deployment's model saw them.
+    Put = Callable[[int, Mapping[str, np.ndarray], Mapping[str, np.ndarray] | None], Mapping[str, np.ndarray]]
+    # (the reference's outputs, the candidate's) -> the candidate's put right.
+    Right = Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 
-__all__ = ["Bench", "Check", "Example", "Lab", "Proposal", "Result", "Scene", "check_page", "checks"]
+__all__ = [
+    "Bench",
+    "Check",
+    "Correction",
+    "Example",
+    "Lab",
+    "Nearest",
+    "Proposal",
+    "Result",
+    "Scene",
+    "check_page",
+    "checks",
+]
 
 _NO_FACTS: Mapping[str, str] = MappingProxyType({})
 
@@ -81,6 +97,9 @@ class Bench:
     other modes. `converted` is then the ONNX model as it stands, run by ONNX Runtime with its optimizer off.
 
     `honest` gives what an honest deployment of the declared arithmetic would, on any inputs.
+
+    `watched(i, tensors)` is `candidate(i)` while it also has to give back the intermediate tensors named, by the reference's
+    names; None where nothing can be asked of it.
     """
 
     outputs: Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
@@ -95,6 +114,7 @@ class Bench:
     origin: Mapping[str, Run] = field(default_factory=lambda: MappingProxyType({}))
     converted: Run | None = None
     honest: Run | None = None
+    watched: Callable[[int, Sequence[str]], Mapping[str, np.ndarray]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,11 +160,51 @@ class Scene:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Correction:
+    """How a copy of the reference is made to do what a finding says that the deployment does.
+
+    What is left of the error then has other causes. `words` complete "the reference ...". `inputs(index, arrays,
+    previous)` gives the inputs of the sample at that place of the data set as the deployment's model saw them, `previous`
+    being those of the sample before (None: there was none). `model` edits a copy of the reference's graph and leaves
+    names of tensors as they are. `outputs(reference, candidate)` gives the candidate's outputs put right, as far as they
+    can be. `declared` is an arithmetic that the candidate is granted. `rough`: what is left may be the correction's own,
+    so that nothing more can be said of it.
+    """
+
+    words: str
+    inputs: Put | None = None
+    model: Callable[[ir.Model], None] | None = None
+    outputs: Right | None = None
+    declared: str = ""
+    rough: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nearest:
+    """A claim that an experiment refutes as the only cause, and that comes so near that it may be one of several.
+
+    `tried` counts the claims that it is the nearest of. `distinct` says that nothing lies between it and the others, as between
+    two orders of inputs: then coming near is evidence even if what is left is not explained. An input that is zero is also
+    near to one that is small.
+    """
+
+    finding: Finding
+    correction: Correction
+    tried: int = 1
+    distinct: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What an experiment showed, and the finding it supports (None when it refutes or stays open)."""
+    """What an experiment showed, and the finding it supports (None when it refutes or stays open).
+
+    `correction` is how the finding is put right in a copy, None where that cannot be done. `nearest` comes with no finding.
+    """
 
     evidence: Evidence
     finding: Finding | None = None
+    correction: Correction | None = None
+    nearest: Nearest | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

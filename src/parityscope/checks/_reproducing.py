@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     Arrays = Mapping[str, np.ndarray]
 
 __all__ = [
+    "NEAR",
     "RUN_S",
     "Misfit",
     "apart",
@@ -35,11 +36,15 @@ __all__ = [
     "bad_samples",
     "changed_run",
     "clean_inputs",
+    "grain_of",
     "limit_of",
     "misfit",
+    "nonsense_fits",
+    "odds",
     "refuted",
     "same_arrays",
     "supported",
+    "wrong_samples",
 ]
 
 # Seconds written down for one run of the reference. Chosen: only the order among experiments depends on it.
@@ -49,6 +54,10 @@ RUN_S = 0.05
 # rounding error moved by up to 2.2 (TF32, FP16, BF16) between its right inputs and exchanged ones. Chosen above that.
 _CHANGED = 4.0
 
+# A claim that explains this part of the error, in squares, and not all of it may be one of several causes. Chosen: it says
+# only what is worth another look, in which all that is left has to be explained too.
+NEAR = 0.3
+
 # The error must fall by this much in L2, so that 99 % of it in squares is explained: below that, two outputs that both lie
 # near the limit would count as explained by anything.
 _FALL = 10.0
@@ -57,6 +66,8 @@ _FALL = 10.0
 # with sixteen bits more that happens once in 65,536 (chosen).
 _ENOUGH_BITS = 24.0
 _MOST_BITS = 24.0  # of one element: a float32's significand
+
+_DIRECTIONS = 4  # in which one output of one sample is taken to vary, at most; chosen low
 
 # The sizes of nonsense: far beyond any input and any format below FP32, the square of the first still within FP32 and that
 # of the second beyond it. Chosen.
@@ -165,14 +176,52 @@ def bad_samples(scene: Scene, bench: Bench) -> list[int]:
     """
     told = {
         index: 0.0
-        if _nonsense_fits(scene, bench, index)
+        if nonsense_fits(scene, bench, index)
         else _bits(scene, bench.reference(index), bench.candidate(index))
         for index in bench.samples
     }
     return [index for index, bits in told.items() if bits > 0] if sum(told.values()) >= _ENOUGH_BITS else []
 
 
-def _nonsense_fits(scene: Scene, bench: Bench, index: int) -> bool:
+def wrong_samples(scene: Scene, bench: Bench) -> list[int]:
+    """The samples whose outputs are wrong and not the same everywhere, whatever they tell."""
+    found = []
+    for index in bench.samples:
+        reference, candidate = bench.reference(index), bench.candidate(index)
+        # As `_bits`, which counts only what is beyond the limit and not constant.
+        if _bits(scene, reference, candidate) > 0:
+            found.append(index)
+    return found
+
+
+def odds(bench: Bench, samples: list[int], after: Misfit, before: Misfit, tried: int) -> float:
+    """The probability that one of `tried` hypotheses comes from `before` to `after` by accident, at most.
+
+    As the search for preparations counts it: (after / before)^d for d numbers that vary, few of each output.
+    """
+    directions = 0
+    for name, array in bench.candidate(samples[0]).items():
+        if array.dtype.kind == "f":
+            told = {bench.candidate(index)[name].tobytes() for index in samples if name in bench.candidate(index)}
+            directions += len(told) * min(_DIRECTIONS, max(1, array.size - 1))
+    grain = max(grain_of(array) for index in samples for array in bench.candidate(index).values())
+    ratio = max(after.error, grain) / before.error if before.error else 1.0
+    return float(min(1.0, max(1, tried) * ratio**directions))
+
+
+def grain_of(array: np.ndarray) -> float:
+    """The least relative L2 distance at which FP32 tells two such outputs apart: one rounding of the smallest element.
+
+    What a sure classifier leaves for its other class is small, and known to as many digits as any number.
+    """
+    if array.dtype.kind != "f":
+        return FLOAT32_ROUNDING
+    sizes = np.abs(array[np.isfinite(array) & (array != 0)].astype(np.float64))
+    return FLOAT32_ROUNDING * float(sizes.min() / np.linalg.norm(sizes)) if sizes.size else FLOAT32_ROUNDING
+
+
+def nonsense_fits(scene: Scene, bench: Bench, index: int) -> bool:
+    """Whether inputs far beyond anything real reproduce what is wrong with a sample: then it tells nothing of its inputs."""
     candidate = bench.candidate(index)
     before = misfit(scene, bench.reference(index), candidate)
     for size in _NONSENSE:

@@ -1,10 +1,10 @@
 """What the values of an input give away: constants, and noise that no sensor makes.
 
 Noise is told by two things together. Its values follow one of the distributions that generators draw from: the
-Kolmogorov-Smirnov distance to it, nothing fitted, is below 1.95 / sqrt(n), which true noise exceeds once in a thousand
-(the asymptotic distribution: 2 exp(-2 * 1.95^2) = 0.001). And neighbours know nothing of each other: the correlation
-along every axis is below 4 / sqrt(n). Pictures, sounds and features of them fail the second by far, standardised tables
-the first. From 1,024 elements on, so that a match is no chance.
+Kolmogorov-Smirnov distance to it, nothing fitted, is below 2.47 / sqrt(n), which true noise exceeds once in a hundred
+thousand (the asymptotic distribution: 2 exp(-2 * 2.47^2) = 0.00001): of several samples all have to match. And neighbours
+know nothing of each other: the correlation along every axis is below 4 / sqrt(n). Pictures, sounds and features of them
+fail the second by far, standardised tables the first. From 1,024 elements on, so that a match is no chance.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["ENOUGH", "is_constant", "ks_distance", "noise_of"]
 
 ENOUGH = 1024
-_KS = 1.95
+_KS = 2.47
 _CORRELATED = 4.0
 _MOST = 1 << 16  # elements looked at: more would tell no more
 _SHORT = 8  # axes shorter than this have no neighbours to speak of

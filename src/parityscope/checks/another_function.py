@@ -27,6 +27,7 @@ import numpy as np
 
 from parityscope.checks import Check, Example, Proposal, Result
 from parityscope.checks._common import leading, number, percent
+from parityscope.checks._correcting import computed_otherwise
 from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
@@ -46,10 +47,10 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
     for suspect in leading(scene):
         explanation = scene.explanations.get(suspect.site.tensor)
         if explanation is not None and explanation.status == "explained" and explanation.by[0].family == "semantic":
-            yield _proposal(suspect, explanation)
+            yield _proposal(scene, suspect, explanation)
 
 
-def _proposal(suspect: Suspect, explanation: Explanation) -> Proposal:
+def _proposal(scene: Scene, suspect: Suspect, explanation: Explanation) -> Proposal:
     best = explanation.by[0]
     node = best.node or suspect.site.node
     experiment = Experiment(
@@ -65,7 +66,11 @@ def _proposal(suspect: Suspect, explanation: Explanation) -> Proposal:
     evidence = Evidence(experiment=experiment, outcome="supports", before=0.0, after=share, because=because)
     return Proposal(
         experiment=experiment,
-        test=lambda: Result(evidence=evidence, finding=_finding(suspect, explanation, best, evidence)),
+        test=lambda: Result(
+            evidence=evidence,
+            finding=_finding(suspect, explanation, best, evidence),
+            correction=computed_otherwise(scene, suspect, best),
+        ),
     )
 
 
@@ -110,12 +115,30 @@ _MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[8,16] x) => (float
 _RNG = np.random.default_rng(11)
 _CONSTANTS = {"w": _RNG.normal(size=(16, 4)).astype(np.float32), "b": _BIAS}
 _X = {"x": _RNG.normal(size=(8, 16)).astype(np.float32)}
+_RESIZE = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,2,5,6] x) => (float[1,2,20,24] y) {
+  a = Relu(x)
+  r = Resize<mode = "nearest", coordinate_transformation_mode = "asymmetric", nearest_mode = "floor">(a, , sizes)
+  y = Identity(r)
+}"""
+_SIZES = {"sizes": np.array([1, 1, 4, 4], np.float32)}
+# Beyond what eight-bit formats hold: none of them is an arithmetic under which the rule could be found.
+_LARGE = {"x": _RNG.uniform(200, 2000, size=(1, 2, 5, 6)).astype(np.float32)}
 
 CHECK = Check(
     code=_CODE,
     title=_TITLE,
     propose=_propose,
-    holds=(Example(model=_MODEL, inputs=_X, fault=("a", lambda value: value - _BIAS), constants=_CONSTANTS, site="a"),),
+    holds=(
+        Example(model=_MODEL, inputs=_X, fault=("a", lambda value: value - _BIAS), constants=_CONSTANTS, site="a"),
+        Example(
+            model=_RESIZE,
+            inputs=_LARGE,
+            candidate="ort?optimization=disabled",
+            candidate_model=_RESIZE.replace("asymmetric", "half_pixel"),
+            constants=_SIZES,
+            site="r",
+        ),
+    ),
     holds_not=(
         Example(model=_MODEL, inputs=_X, candidate="sim:bf16", constants=_CONSTANTS),
         # Wrong in a way that no change of the layer explains: that is another check's claim.

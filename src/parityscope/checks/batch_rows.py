@@ -65,6 +65,7 @@ def _propose(scene: Scene) -> list[Proposal]:
         if_true="above what the declared arithmetic explains, and not so in the reference",
         if_false="below",
         cost_s=RUN_S * 4,
+        runs="candidate",
     )
     return [Proposal(experiment=experiment, test=lambda: _tested(scene, bench, rows, experiment))]
 

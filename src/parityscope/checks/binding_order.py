@@ -7,7 +7,7 @@ How it shows: all outputs are wrong, by far more than any precision, in FP32 as 
 
 How we test for it: the reference is run with its own inputs exchanged: up to 24 orders all of them, fewest moves first.
 Beyond that a candidate that can be run is asked where it puts each input, which takes two runs an input; else the orders of
-sorted lists are tried, then the exchange of two that brings the outputs nearest to the candidate's, again and again, then
+sorted lists are tried, then the exchanges of two that bring the outputs nearest to the candidate's, again and again, then
 what a model of all single exchanges proposes. An order is accepted if what is left of the error is what the arithmetic
 explains, on every sample looked at. Outputs need no run: their values are matched.
 
@@ -22,15 +22,19 @@ input_ids, attention_mask, token_type_ids); triton-inference-server issue 4269.
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks import Check, Example, Nearest, Proposal, Result
 from parityscope.checks._common import number
+from parityscope.checks._correcting import in_order, outputs_in_order
 from parityscope.checks._orders import count_runs, groups_of, search
 from parityscope.checks._probing import probed_order
 from parityscope.checks._reproducing import (
+    NEAR,
     RUN_S,
     Misfit,
     apart,
@@ -60,7 +64,11 @@ __all__ = ["CHECK"]
 _CODE = "BND001"
 _TITLE = "Inputs or outputs are bound in another order"
 _ALL_TRIED = 24  # orders: so many are
-_NUMBERS = 4096  # of an output that the model of single exchanges looks at: it fits one order, not a network
+_NUMBERS = 4096  # of an output that the search looks at: it tells orders apart, not networks
+# Chosen: the time that the search by exchanges may take, as of the duration of a run, and the fewest and most orders. What
+# outputs have to tell (`bad_samples`) leaves an accident among the most a chance of a thousandth.
+_SECONDS = 10.0
+_ORDERS = (256, 10_000)
 
 
 def _propose(scene: Scene) -> Iterator[Proposal]:
@@ -101,15 +109,24 @@ def _inputs_tested(scene: Scene, bench: Bench, groups: list[tuple[str, ...]], ex
     before = max(befores.values(), key=lambda one: one.error)
     first = next(index for index in bad if befores[index] is before)
     tried: list[Misfit] = []
+    orders: list[Order] = []
 
     def attempt(order: Order) -> tuple[float, bool] | None:
         after = _misfit_of(scene, bench, order, first)
         if after is None:
             return None
         tried.append(after)
+        orders.append(order)
         return after.error, after.explains(before) and all(
             _explains(scene, bench, order, index, befores[index]) for index in bad if index != first
         )
+
+    looked: list[Order] = []
+
+    def seen(order: Order) -> np.ndarray | None:
+        looked.append(order)
+        rows = [_seen(bench, order, index) for index in bad]
+        return None if any(row is None for row in rows) else np.concatenate([row for row in rows if row is not None])
 
     # Of many inputs a candidate that runs can be asked where it puts each; what it tells is judged as any order.
     told = probed_order(scene, bench, groups, first) if count_runs(groups) > _ALL_TRIED else {}
@@ -117,17 +134,40 @@ def _inputs_tested(scene: Scene, bench: Bench, groups: list[tuple[str, ...]], ex
     if probed is not None and probed[1]:
         order: Order | None = told
     else:
-        order = search(groups, attempt, before.error, seen=lambda order: _seen(bench, order, first))
+        order = search(groups, attempt, before.error, seen, _affordable(seen))
     if order is None:
         least = min((one.error for one in tried), default=before.error)
-        because = f"{len(tried)} orders tried: the nearest leaves {number(least)} of {number(before.error)}"
-        return refuted(experiment, before, because, after=least)
+        because = (
+            f"{max(len(tried), len(looked))} orders tried: the nearest leaves {number(least)} of {number(before.error)}"
+        )
+        result = refuted(experiment, before, because, after=least)
+        return replace(result, nearest=_nearest(scene, before, tried, orders, result.evidence))
     after = tried[-1]
     because = f"the error falls from {number(before.error)} to {number(after.error)}"
     if len(bad) > 1:
         because += f", and likewise on all {len(bad)} samples looked at"
     evidence = supported(experiment, before, after, because)
-    return Result(evidence=evidence, finding=_finding(scene, order, {}, evidence, after.share(before)))
+    finding = _finding(scene, order, {}, evidence, after.share(before))
+    return Result(evidence=evidence, finding=finding, correction=in_order(order))
+
+
+def _nearest(
+    scene: Scene, before: Misfit, tried: Sequence[Misfit], orders: Sequence[Order], evidence: Evidence
+) -> Nearest | None:
+    """The order that comes nearest, should what it leaves have another cause."""
+    after, order = min(zip(tried, orders, strict=True), key=lambda one: one[0].error, default=(before, {}))
+    if not order or after.share(before) < NEAR:
+        return None
+    left = replace(evidence, because=f"the error falls from {number(before.error)} to {number(after.error)}")
+    finding = _finding(scene, order, {}, left, after.share(before))
+    return Nearest(finding=finding, correction=in_order(order), tried=len(tried), distinct=True)
+
+
+def _affordable(seen: Callable[[Order], np.ndarray | None]) -> int:
+    """How many orders the time allows, from what one takes."""
+    started = time.perf_counter()
+    seen({})
+    return int(np.clip(_SECONDS / max(time.perf_counter() - started, 1e-9), *_ORDERS))
 
 
 def _explains(scene: Scene, bench: Bench, order: Order, index: int, before: Misfit) -> bool:
@@ -176,7 +216,8 @@ def _outputs_tested(scene: Scene, bench: Bench, experiment: Experiment) -> Resul
     before = max(befores, key=lambda one: one.error)
     because = f"on {len(befores)} samples {', '.join(f'{name} holds the values of {order[name]}' for name in moved)}"
     evidence = supported(experiment, before, Misfit(error=0.0, over=0.0), because)
-    return Result(evidence=evidence, finding=_finding(scene, {}, order, evidence, 1.0))
+    finding = _finding(scene, {}, order, evidence, 1.0)
+    return Result(evidence=evidence, finding=finding, correction=outputs_in_order(order))
 
 
 def _matched(scene: Scene, reference: Mapping[str, np.ndarray], candidate: Mapping[str, np.ndarray]) -> Order:

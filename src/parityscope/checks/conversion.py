@@ -59,6 +59,7 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
         if_true="more than FP32 rounding",
         if_false="FP32 rounding: the fault comes in after the conversion",
         cost_s=2 * RUN_S,
+        runs="candidate",
     )
     yield Proposal(experiment=experiment, test=lambda: _tested(scene, bench, experiment))
 

@@ -97,6 +97,7 @@ def _proposal(scene: Scene, real: Inputs, bench: Bench) -> Proposal:
         if_true="it is what the declared arithmetic explains",
         if_false="it is as large as on the given samples",
         cost_s=1.0,
+        runs="candidate",
     )
     return Proposal(experiment=experiment, test=lambda: _tested(scene, real, bench, experiment))
 

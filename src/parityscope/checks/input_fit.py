@@ -142,16 +142,16 @@ def _fitted(
 def _regressed(rows: np.ndarray, wanted: np.ndarray, channel: int) -> tuple[int, float, float, float]:
     """Source channel, gain, offset and R^2; among channels that do equally well, the channel itself."""
     centred = wanted - wanted.mean()
-    energy = float(centred @ centred)
+    energy = float(np.square(centred).sum())
     best = (channel, 1.0, 0.0, np.nan)
     for place in [channel, *(each for each in range(len(rows)) if each != channel)]:
         mean = float(rows[place].mean())
         around = rows[place] - mean
-        size = float(around @ around)
-        gain = float(around @ centred) / size if size else 0.0
+        size = float(np.square(around).sum())
+        gain = float((around * centred).sum()) / size if size else 0.0
         offset = float(wanted.mean()) - gain * mean
         rest = centred - gain * around
-        left = float(rest @ rest)
+        left = float(np.square(rest).sum())
         if energy == 0.0:
             r2 = 1.0 if np.array_equal(rows[place], wanted) else np.nan
             gain, offset = (1.0, 0.0) if r2 == 1.0 else (gain, offset)

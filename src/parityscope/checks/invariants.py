@@ -78,6 +78,7 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
         if_true="one is outside what its operator promises",
         if_false="all keep it",
         cost_s=0.2,
+        runs="nothing",
     )
     yield Proposal(experiment=experiment, test=lambda: _tested(scene, found, read, experiment))
 

@@ -7,7 +7,7 @@ How it shows: the error is spread over all layers, each a little, with the size 
 
 How we test for it: the error that each format's rounding causes at each output is predicted by simulating it on these
 samples. The smallest format whose prediction covers the measured error is the output's grade; a grade coarser than
-the declared arithmetic is the claim.
+the declared arithmetic is the claim. An error that none covers acquits them: each is refuted, with how much too small it is.
 
 What it is confused with: a small bug at one place (then one suspect holds most of the share); an ill-conditioned
 network that amplifies FP32 noise (then the FP32 floor, measured on equivalent reference runs, is high too).
@@ -24,26 +24,34 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Check, Example
+from parityscope.checks import Check, Correction, Example, Proposal, Result
 from parityscope.checks._common import number
 from parityscope.checks._facts import fact
-from parityscope.records import Experiment, Finding, OfferedRepair
+from parityscope.prediction import margin_of
+from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.checks import Proposal, Scene
-    from parityscope.records import Evidence, Pair
+    from parityscope.checks import Scene
+    from parityscope.records import Pair
 
 __all__ = ["CHECK"]
 
 _CODE = "ACC001"
 _ORDER = ("f32", "tf32", "f16", "bf16", "f8e4m3", "f8e5m2", "int8")
+# What is suspected first where an engine differs in FP32, and mostly innocent.
+_SUSPECTED = ("tf32", "f16", "bf16")
 # A suspect that alone holds half of the output error is a place; rounding has none.
 _ONE_PLACE = 0.5
 
 
 def _propose(scene: Scene) -> Iterator[Proposal]:
+    yield from _accused(scene)
+    yield from _acquitted(scene)
+
+
+def _accused(scene: Scene) -> Iterator[Proposal]:
     coarser = [pair for pair in scene.outputs if _is_coarser(pair.grade, scene.declared)]
     if not coarser or scene.verdict != "beyond":
         return
@@ -61,7 +69,37 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
         f"measured {number(worst.value('rel_l2'))}; predicted {number(expected)} for {worst.grade} and "
         f"{number(worst.expected.get(scene.declared, float('nan')))} for {scene.declared}"
     )
-    yield fact(experiment, because, lambda evidence: _finding(scene, worst, evidence))
+    granted = Correction(words=f"grants the candidate {worst.grade}", declared=str(worst.grade))
+    yield fact(experiment, because, lambda evidence: _finding(scene, worst, evidence), granted)
+
+
+def _acquitted(scene: Scene) -> Iterator[Proposal]:
+    """Each arithmetic that is suspected first and is too small for the worst output, and by how much."""
+    wrong = [pair for pair in scene.outputs if pair.verdict == "beyond" and np.isfinite(pair.value("rel_l2"))]
+    if not wrong or scene.verdict != "beyond":
+        return
+    worst = max(wrong, key=lambda pair: pair.value("rel_l2"))
+    measured = worst.value("rel_l2")
+    for name in _SUSPECTED:
+        expected = worst.expected.get(name, 0.0)
+        if _is_coarser(name, scene.declared) and 0.0 < margin_of(name) * expected < measured:
+            experiment = Experiment(
+                check=_CODE,
+                claim=f"the candidate computes in {name}, not in {scene.declared}",
+                change="none: simulate each format's rounding on the same samples",
+                measure=f"relative L2 error predicted for {name} at output {worst.site.tensor}",
+                if_true="it covers the measured error",
+                if_false="it is too small",
+            )
+            because = (
+                f"measured {number(measured)}; {name} explains {number(expected)}, {measured / expected:.3g} times less"
+            )
+            yield _refuting(experiment, measured, because)
+
+
+def _refuting(experiment: Experiment, measured: float, because: str) -> Proposal:
+    evidence = Evidence(experiment=experiment, outcome="refutes", before=measured, after=measured, because=because)
+    return Proposal(experiment=experiment, test=lambda: Result(evidence=evidence))
 
 
 def _finding(scene: Scene, worst: Pair, evidence: Evidence) -> Finding:

@@ -11,7 +11,8 @@ than one in 10,000; if then 99 % of the squared error is gone and what is left i
 elements are named.
 
 What it is confused with: an error at a bound, in a channel or in a tail (FUS001, BND003), which have a shape; a
-lost range at that element (RNG002), which is a cause of its own and then goes first.
+lost range at that element (RNG002), which is a cause of its own and then goes first; a layer before that introduces half of
+the error or more, which a saturated Softmax gathers in few elements: then this is a fact about the output and no cause.
 
 How to repair: look at those elements. Judge by a metric of what the output is for (`--metric`, docs/verify.md), or by one in
 which all elements count (`rel_l2`), and keep the outlier as a known fact.
@@ -143,7 +144,8 @@ def _tested(scene: Scene, bench: Bench, output: str, experiment: Experiment) -> 
     finding = Finding(
         code=_CODE,
         title=_TITLE,
-        role="contributing" if elsewhere else "cause",
+        # What a layer spreads over few elements of an output, as a saturated Softmax does, is that layer's error.
+        role="information" if elsewhere else "cause",
         claim=f"Output {output}: {because}.",
         confidence=share,
         confidence_from="the share of the squared error in the elements named",

@@ -161,6 +161,7 @@ def _proposal(scene: Scene, bench: Bench, output: str) -> Proposal:
         if_true="it falls to what the declared arithmetic explains",
         if_false="it stays far above",
         cost_s=0.01,
+        runs="nothing",
     )
     return Proposal(experiment=experiment, test=lambda: _tested(scene, bench, output, experiment))
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parityscope.case.formats.images import read_image
-from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks import Check, Correction, Example, Proposal, Result
 from parityscope.checks._common import number, percent
 from parityscope.checks._preprocessing.naming import Named, name_difference
 from parityscope.checks._preprocessing.repairing import affine_details, repairs_of, said_of_precision
@@ -38,6 +38,7 @@ from parityscope.records import Evidence, Experiment, Finding
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from parityscope.case.own import OwnInputs
     from parityscope.checks import Scene
 
 __all__ = ["CHECK"]
@@ -83,7 +84,20 @@ def _test(scene: Scene, experiment: Experiment) -> Result:
     before, after = _errors(scene, list(samples), named)
     because = _because(before, after, len(named), len(differing))
     evidence = _evidence(experiment, "supports", (before, after), because)
-    return Result(evidence=evidence, finding=_finding(scene, named, worst, evidence, (before, after)))
+    finding = _finding(scene, named, worst, evidence, (before, after))
+    taken = all(one.given is not None for one in named)
+    return Result(evidence=evidence, finding=finding, correction=_correction(own) if taken else None)
+
+
+def _correction(own: OwnInputs) -> Correction:
+    """The reference runs on what was recorded."""
+
+    def changed(
+        index: int, arrays: Mapping[str, np.ndarray], _: Mapping[str, np.ndarray] | None
+    ) -> Mapping[str, np.ndarray]:
+        return name_difference(arrays, own.read(index), others={}).given or arrays
+
+    return Correction(words="is given the recorded inputs", inputs=changed)
 
 
 def _evidence(experiment: Experiment, outcome: Any, errors: tuple[float, float], because: str) -> Evidence:

@@ -64,6 +64,7 @@ def _proposal(scene: Scene, bench: Bench, answers: Run, mask: str) -> Proposal:
         if_true="the candidate's answer changes, and the reference's does not",
         if_false="neither changes",
         cost_s=RUN_S * 4,
+        runs="candidate",
     )
     return Proposal(experiment=experiment, test=lambda: _tested(scene, bench, answers, mask, experiment))
 

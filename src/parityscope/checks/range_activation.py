@@ -26,6 +26,7 @@ import numpy as np
 
 from parityscope.checks import Check, Example, Proposal, Result
 from parityscope.checks._common import EXPLAINED, leading, number, percent
+from parityscope.checks._correcting import beyond_range
 from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
@@ -112,7 +113,9 @@ def _proposal(scene: Scene, lab: Lab, suspect: Suspect, reached: float) -> Propo
                     "format": scene.storage.name,
                 },
             )
-        return Result(evidence=evidence, finding=finding)
+        clamped = bool(lost.any()) and bool(np.isfinite(candidate[lost]).all())
+        correction = beyond_range(tensor, scene.storage, clamped=clamped)
+        return Result(evidence=evidence, finding=finding, correction=correction)
 
     return Proposal(experiment=experiment, test=test)
 

@@ -29,6 +29,7 @@ import numpy as np
 from parityscope.arithmetic import round_to
 from parityscope.checks import Check, Example, Proposal, Result
 from parityscope.checks._common import EXPLAINED, constants_of, explained_share, leading, number, percent
+from parityscope.checks._correcting import with_constants
 from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _proposal(scene: Scene, lab: Lab, suspect: Suspect, constant: Constant) -> P
     )
 
     def test() -> Result:
-        share, how = _best_share(scene, lab, suspect, constant)
+        share, how, held = _best_share(scene, lab, suspect, constant)
         supported = share >= EXPLAINED
         evidence = Evidence(
             experiment=experiment,
@@ -83,22 +84,25 @@ def _proposal(scene: Scene, lab: Lab, suspect: Suspect, constant: Constant) -> P
             because=f"with {constant.name} {how}, {percent(share)} of the introduced error is reproduced",
         )
         return Result(
-            evidence=evidence, finding=_finding(suspect, constant, evidence, share, how, worst, scene.storage.name)
+            evidence=evidence,
+            finding=_finding(suspect, constant, evidence, share, how, worst, scene.storage.name),
+            correction=with_constants({constant.name: held}, f"reads {constant.name} {how}"),
         )
 
     return Proposal(experiment=experiment, test=test)
 
 
-def _best_share(scene: Scene, lab: Lab, suspect: Suspect, constant: Constant) -> tuple[float, str]:
+def _best_share(scene: Scene, lab: Lab, suspect: Suspect, constant: Constant) -> tuple[float, str, np.ndarray]:
     tensor = suspect.site.tensor
     candidate, plain = lab.candidate(tensor), lab.replay(tensor, {})
     shares = []
     for overflow, words in _FATES.items():
         with np.errstate(over="ignore"):
             rounded = round_to(constant.values.astype(np.float32), scene.storage, overflow=overflow)
-        hypothesis = lab.replay(tensor, {constant.name: rounded.astype(constant.dtype)})
-        shares.append((explained_share(candidate, plain, hypothesis), words))
-    return max(shares)
+        held = rounded.astype(constant.dtype)
+        hypothesis = lab.replay(tensor, {constant.name: held})
+        shares.append((explained_share(candidate, plain, hypothesis), words, held))
+    return max(shares, key=lambda one: one[:2])
 
 
 def _finding(

@@ -68,6 +68,7 @@ def _proposal(scene: Scene, bench: Bench, target: str, run: Run) -> Proposal:
         if_true="it falls to what the declared arithmetic explains",
         if_false="it stays far above",
         cost_s=RUN_S * 10,
+        runs="rebuild",
     )
     return Proposal(experiment=experiment, test=lambda: _tested(scene, bench, target, run, experiment))
 

@@ -27,6 +27,7 @@ import numpy as np
 
 from parityscope.checks import Check, Example, Proposal, Result
 from parityscope.checks._common import number
+from parityscope.checks._correcting import without_old
 from parityscope.checks._remains import Remains, remains_of
 from parityscope.checks._reproducing import Misfit, apart, bad_samples, limit_of, refuted, supported
 from parityscope.records import Experiment, Finding, OfferedRepair, Site
@@ -105,7 +106,8 @@ def _tested(scene: Scene, bench: Bench, output: str, experiment: Experiment) -> 
         return refuted(experiment, before, why)
     because = f"so it is on {len(found)} of {len(bench.samples)} samples looked at, whose error is up to {number(before.error)}"
     evidence = supported(experiment, before, Misfit(error=told.error, over=0.0), because)
-    return Result(evidence=evidence, finding=_finding(scene, output, told, evidence))
+    finding = _finding(scene, output, told, evidence)
+    return Result(evidence=evidence, finding=finding, correction=without_old(output, told.start))
 
 
 def _same_throughout(bench: Bench, output: str, limit: float) -> bool:
@@ -191,6 +193,13 @@ CHECK = Check(
         Example(model=_MODEL, inputs=_X, outputs_fault=_read(lambda value, _: value * 0), site="y"),
         Example(model=_MODEL, inputs=_X, outputs_fault=_read(_tail), site="y"),
         Example(model=_MODEL, inputs=_X, outputs_fault=_read(lambda value, _: _tail(value, value * 0)), site="y"),
+        # The engine's own old answer, which differs from what either side recorded by the last bit.
+        Example(
+            model=_MODEL,
+            inputs=_X,
+            outputs_fault=_read(lambda value, before: _tail(value, np.nextafter(before, np.float32(2)))),
+            site="y",
+        ),
         # Fresh memory that a debugger fills with the bytes 0xCD is this number.
         Example(
             model=_MODEL,

@@ -121,6 +121,7 @@ _RNG = np.random.default_rng(60)
 _TABLE = {"w": _RNG.normal(size=(200, 4)).astype(np.float32)}
 _UNIFORM = _RNG.random((1, 3, 32, 32), dtype=np.float32)
 _NORMAL = _RNG.normal(size=(1, 3, 32, 32)).astype(np.float32)
+_UNLUCKY = np.random.default_rng(993).normal(size=(1, 3, 32, 32)).astype(np.float32)
 # A picture's neighbours are alike: waves of a few pixels, and some noise on them.
 _WAVES = np.sin(np.linspace(0, 9, 32))[:, None] * np.cos(np.linspace(0, 5, 32))
 _PICTURE = (0.5 + 0.4 * _WAVES + 0.05 * _RNG.normal(size=(1, 3, 32, 32))).astype(np.float32)
@@ -134,6 +135,8 @@ CHECK = Check(
         Example(model=_MODEL, inputs={"x": np.zeros((1, 3, 32, 32), np.float32)}, candidate=_PLAIN),
         Example(model=_MODEL, inputs={"x": _UNIFORM}, candidate=_PLAIN),
         Example(model=_MODEL, inputs={"x": _NORMAL}, candidate=_PLAIN),
+        # One draw in two thousand: 2.03 / sqrt(n) from the normal distribution.
+        Example(model=_MODEL, inputs={"x": _UNLUCKY}, candidate=_PLAIN),
         Example(model=_TOKENS, inputs={"ids": _RNG.integers(0, 2, size=(1, 16))}, constants=_TABLE, candidate=_PLAIN),
     ),
     holds_not=(

@@ -61,6 +61,7 @@ def _input_proposal(scene: Scene, bench: Bench, name: str) -> Proposal:
         if_true="the network's do, the file's stay as they are to the bit",
         if_false="the file's move",
         cost_s=3 * RUN_S,
+        runs="candidate",
     )
     return Proposal(experiment=experiment, test=lambda: _tested_input(scene, bench, name, experiment))
 
@@ -97,6 +98,7 @@ def _size_proposal(scene: Scene, bench: Bench) -> Proposal:
         if_true="all of one size, none of another",
         if_false="some or none of each size",
         cost_s=4 * RUN_S,
+        runs="candidate",
     )
     return Proposal(experiment=experiment, test=lambda: _tested_sizes(scene, bench, experiment))
 

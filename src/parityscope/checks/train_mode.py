@@ -64,6 +64,7 @@ def _mode_proposal(scene: Scene, bench: Bench, target: str) -> Proposal:
         if_true="it falls to FP32 rounding",
         if_false="it stays far above",
         cost_s=4 * RUN_S,
+        runs="candidate",
     )
     return Proposal(experiment=experiment, test=lambda: _tested(scene, bench, target, experiment))
 

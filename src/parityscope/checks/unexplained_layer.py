@@ -104,6 +104,19 @@ _CONSTANTS = {"w": _RNG.normal(size=(16, 4)).astype(np.float32)}
 _X = {"x": _RNG.normal(size=(8, 16)).astype(np.float32)}
 _SPOILT = _RNG.normal(size=(8, 4)).astype(np.float32)
 
+# Weights in BF16, everything else in FP32: a smaller file and no bug.
+_BIASED = """<ir_version: 8, opset_import: ["" : 17]> g (float[8,16] x) => (float[8,4] y) {
+  a = Gemm(x, w, bias)
+  y = Relu(a)
+}"""
+_STORED = """<ir_version: 8, opset_import: ["" : 17]> g (float[8,16] x) => (float[8,4] y) {
+  small = Cast<to = 16>(w)
+  wide = Cast<to = 1>(small)
+  a = Gemm(x, wide, bias)
+  y = Relu(a)
+}"""
+_BIAS = {"bias": _RNG.normal(size=4).astype(np.float32)}
+
 CHECK = Check(
     code=_CODE,
     title=_TITLE,
@@ -114,5 +127,12 @@ CHECK = Check(
     holds_not=(
         Example(model=_MODEL, inputs=_X, candidate="sim:bf16", constants=_CONSTANTS),
         Example(model=_MODEL, inputs=_X, candidate="sim:tf32", declared="f32", constants=_CONSTANTS),
+        Example(
+            model=_BIASED,
+            inputs=_X,
+            candidate="ort?optimization=disabled",
+            candidate_model=_STORED,
+            constants={**_CONSTANTS, **_BIAS},
+        ),
     ),
 )

@@ -14,23 +14,31 @@ if TYPE_CHECKING:
 
     from parityscope.faults.records import Bed, Plant
 
-__all__ = ["NORMALS", "pixels", "prepared", "prepared_wrongly"]
+__all__ = ["NORMALS", "normal_of", "pixels", "prepared", "prepared_wrongly"]
 
 _ZERO, _ONE, _HALF = (np.full((1, 3, 1, 1), value) for value in (0.0, 1.0, 0.5))
 
 # Mean and deviation of [0, 1] pixels by name.
 NORMALS = {"unit": (_ZERO, _ONE), "half": (_HALF, _HALF), "imagenet": IMAGENET}
 
+# What subjects were trained with and nobody gives another network by mistake: mean 127 and deviation 128 of bytes.
+_OTHERS = {"lite": (np.full((1, 3, 1, 1), 127 / 255), np.full((1, 3, 1, 1), 128 / 255))}
+
+
+def normal_of(bed: Bed) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and deviation of [0, 1] pixels that the subject was trained with: float64 (1, 3, 1, 1)."""
+    return {**NORMALS, **_OTHERS}[bed.subject.normal]
+
 
 def pixels(bed: Bed, array: np.ndarray) -> np.ndarray:
     """The pixels that a prepared picture was made of: float64 (1, 3, H, W) in [0, 1]."""
-    mean, deviation = NORMALS[bed.subject.normal]
+    mean, deviation = normal_of(bed)
     return np.asarray(array.astype(np.float64) * deviation + mean)
 
 
 def prepared(bed: Bed, picture: np.ndarray) -> np.ndarray:
     """The subject's own preparation of pixels in [0, 1]: float32."""
-    mean, deviation = NORMALS[bed.subject.normal]
+    mean, deviation = normal_of(bed)
     return np.asarray((picture - mean) / deviation, np.float32)
 
 

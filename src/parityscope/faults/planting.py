@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BASES",
     "answers",
+    "answers_of",
     "apart",
     "base_of",
     "edited",
@@ -75,10 +76,17 @@ def answers(
     path: Path, samples: Sequence[Arrays], base: str = "f32", *, inside: bool = False
 ) -> list[dict[str, np.ndarray]]:
     """What the model at `path` gives for each sample in `base`; with `inside` every tensor that can be seen as well."""
+    return answers_of(path, samples, live(base), inside=inside)
+
+
+def answers_of(
+    path: Path, samples: Sequence[Arrays], target: str, *, inside: bool = False
+) -> list[dict[str, np.ndarray]]:
+    """The same of any target."""
     model = load_model(path)
     names = {value.name for value in model.outputs}
     capture = Capture(tensors=tuple(name for name in observable(model) if name not in names)) if inside else Capture()
-    with open_target(model, parse_target(live(base)), capture) as session:
+    with open_target(model, parse_target(target), capture) as session:
         return [
             dict(session.run(Sample(index=index, name=f"{index:06d}.npz", arrays=arrays)))
             for index, arrays in enumerate(samples)

@@ -1,5 +1,7 @@
 """Trained models of the test catalogue as subjects, with inputs drawn for each case: rendered lines, photographs, files, speech.
 
+EfficientNet-Lite0 gets pictures of half its width, which a network of convolutions and a mean takes as well.
+
 Pictures are coloured, because exchanged channels show in nothing else. All are small enough that a diagnosis takes seconds.
 """
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["IMAGENET", "TRAINED", "coloured_page", "photograph"]
 
 _SAMPLES = 3
+_LITE_SIDE = 112
 _PHOTOGRAPHS = ("coffee", "chelsea", "astronaut")
 _WORDS = (
     "parity measures errors of networks half precision on real pages invoice total date Berlin Paris table 2718".split()
@@ -93,6 +96,30 @@ def _ocr_det(draw: np.random.Generator) -> Sequence[Arrays]:
     return found
 
 
+def _lite0(draw: np.random.Generator) -> Sequence[Arrays]:
+    from PIL import Image
+
+    found = []
+    for _ in range(_SAMPLES):
+        picture = Image.fromarray(photograph(draw)).resize((_LITE_SIDE, _LITE_SIDE), Image.Resampling.BILINEAR)
+        pixels = np.asarray(picture, np.float64).transpose(2, 0, 1)[None]
+        found.append({"image": ((pixels - 127) / 128).astype(np.float32)})
+    return found
+
+
+def _make_lite0(folder: Path, draw: np.random.Generator) -> tuple[Path, Sequence[Arrays]]:
+    import onnx
+
+    from parityscope.testing.efficientnet import efficientnet_lite0
+
+    path = efficientnet_lite0(folder / "lite0.onnx")
+    model = onnx.load(path)
+    for dim in model.graph.input[0].type.tensor_type.shape.dim[2:]:
+        dim.dim_value = _LITE_SIDE
+    onnx.save(model, path)
+    return path, _lite0(draw)
+
+
 def _minilm(draw: np.random.Generator) -> Sequence[Arrays]:
     """Two texts of each sample: the second's tokens have type 1, and padding fills the end."""
     found = []
@@ -127,6 +154,10 @@ def _speech(draw: np.random.Generator, count: int) -> np.ndarray:
     sound = sum(draw.uniform(0.2, 1) / harmonic * np.sin(harmonic * phase) for harmonic in range(1, 18))
     envelope = np.clip(np.sin(2 * np.pi * 3 * time + draw.uniform(0, 6)), 0.05, None)
     return np.asarray(0.2 * sound * envelope + 1e-3 * draw.normal(size=count), np.float32)
+
+
+def _dnsmos(draw: np.random.Generator) -> Sequence[Arrays]:
+    return [{"input_1": _speech(draw, 144160)[None]} for _ in range(2)]
 
 
 def _vad(draw: np.random.Generator) -> Sequence[Arrays]:
@@ -170,13 +201,15 @@ def _subject(
     return Subject(name=name, trained=True, shape=shape, make=make, normal=normal, halves=halves, openvino=openvino)
 
 
-# FP16 does not hold a variance of the detector (9.8e7), magika's cubes, and the 1e-10 before basic-pitch's logarithm.
+# FP16 does not hold a variance of the detector (9.8e7), magika's cubes, the 1e-10 before basic-pitch's logarithm, and the
+# powers of DNSMOS' spectrum.
 TRAINED: dict[str, Subject] = {
     one.name: one
     for one in (
         _subject("ocr-cls", "image", _ocr_cls, "half"),
         _subject("ocr-rec", "image", _ocr_rec, "half"),
         _subject("ocr-det", "image", _ocr_det, "imagenet", halves=False),
+        Subject(name="lite0", trained=True, shape="image", make=_make_lite0, normal="lite"),
         _subject("ocr-npm-cls", "image", _ocr_cls, "half"),
         # OpenVINO quantizes activations on the fly where weights are int8: not an honest FP32 deployment.
         _subject("minilm-i8", "tokens", _minilm, openvino=False),
@@ -184,5 +217,6 @@ TRAINED: dict[str, Subject] = {
         _subject("vad-18", "state", _vad),
         _subject("vad-seq", "frames", _vad_sequence),
         _subject("pitch", "sound", _pitch, halves=False),
+        _subject("dnsmos", "sound", _dnsmos, halves=False),
     )
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     Change = Callable[[np.ndarray], np.ndarray]
 
 __all__ = ["Image", "image_of", "image_steps"]
+
+# How the keys of steps end that most wrong preparations are made of.
+_USUAL = ("channels-(2, 1, 0)", "layout-nhwc", "layout-nchw", ">bytes", ">unit", "wrong-not-divided")
 
 _LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, what OpenCV and PIL make grey with
 
@@ -54,7 +57,11 @@ def image_steps(image: Image, samples: Sequence[Mapping[str, np.ndarray]]) -> li
     raw_changes = [move for move in moves if move[0].startswith(("channels", "layout"))] + _colours(image)
     raws = [_raw_step(image, base, *change) for base in bases for change in raw_changes]
     numbers = [_step(image, key, words, PREPARED, change) for key, words, change in _NUMBERS]
-    return [*steps, *raws, *prepared, *numbers]
+    likeliest = f"{image.name}:{bases[0].key}"
+    return [
+        replace(one, usual=one.key.startswith(likeliest) and one.key.endswith(_USUAL))
+        for one in (*steps, *raws, *prepared, *numbers)
+    ]
 
 
 def _step(image: Image, key: str, words: str, stage: int, change: Change) -> Step:

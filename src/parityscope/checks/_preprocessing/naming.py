@@ -14,6 +14,7 @@ import numpy as np
 
 from parityscope.checks._common import percent
 from parityscope.checks._preprocessing.images import image_of, image_steps
+from parityscope.checks._preprocessing.measuring import norm_of
 from parityscope.checks._preprocessing.placings import other_words, recognised
 from parityscope.checks._preprocessing.registering import registered
 from parityscope.checks._preprocessing.steps import apply_steps
@@ -81,8 +82,8 @@ def off(reference: Arrays, given: Arrays) -> float:
         if mine.shape != its.shape or not np.array_equal(np.isfinite(mine), np.isfinite(its)):
             return float("inf")
         finite = np.isfinite(mine)
-        size = max(float(np.linalg.norm(mine[finite])), float(np.linalg.norm(its[finite])))
-        worst = max(worst, float(np.linalg.norm(mine[finite] - its[finite])) / size if size else 0.0)
+        size = max(norm_of(mine[finite]), norm_of(its[finite]))
+        worst = max(worst, norm_of(mine[finite] - its[finite]) / size if size else 0.0)
     return worst
 
 

@@ -1,25 +1,34 @@
 """The search: which one or two steps make the reference reproduce the candidate.
 
-Steps are tried alone on the worst sample. If none is accepted, those that come nearest, by error and by direction (the
-cosine of the centred outputs, which a wrong scale leaves alone), are composed with all others, in the order of their
-stages. An array that was tried before is not run again. What is accepted there has to hold on the others.
+Steps are tried alone on the worst sample. If none is accepted, the usual ones are tried in twos, and those that come
+nearest, by error and by direction (the cosine of the centred outputs, which a wrong scale leaves alone), are composed with
+all others, in the order of their stages. An array that was tried before is not run again. What is accepted there has to
+hold on the others.
 
 Acceptance: the error of reference(T(x)) against the candidate, per output in relative L2 (over the larger of the two
 norms, so that no scale of the input makes the error without T look large), is at most what the declared arithmetic
 explains on x or on T(x) (which may amplify rounding more), or a thousandth of what it is without T; it is a third of that at
 most; and chance is excluded: m trials that miss the candidate's outputs by e0 in d independent directions come as near
-as e by chance with probability at most m (e / e0)^d.
+as e by chance with probability at most m (e / e0)^d. Where an honest deployment of the declared arithmetic on T(x) comes
+nearer than the reference, its error counts: a saturated network answers in FP16 what it answers in no other format.
+
+A single step that only chance speaks against is given as well, as one that is possible; not where most steps would do, for
+then the outputs tell nothing. Where the candidate has NaN or Inf and the reference has not, the honest deployment is
+searched with in place of the reference.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks._preprocessing.steps import apply_steps
+from parityscope.checks._preprocessing.measuring import informative, mark_of, measure
+from parityscope.checks._preprocessing.steps import NORMALIZING, apply_steps
+from parityscope.checks._reproducing import grain_of
 from parityscope.comparison.rows import as_given
 from parityscope.noise import FLOAT32_ROUNDING
 
@@ -36,7 +45,10 @@ __all__ = ["Found", "Question", "Trial", "search"]
 _FAR = 1.0 / 3.0  # chosen: below it, two formats of neighbouring precision (a factor of 4 to 8) can be told apart
 _CHANCE = 0.01  # probability of an accident that is accepted
 _DIRECTIONS = 4  # directions in which one output of one sample is taken to vary, at most; chosen low
+_AS_NEAR = 1.5  # times the least error, of two steps: one step is then as good (chosen)
 _SEEDS = 4  # of each kind that are composed with all others: by error, and by direction
+_TELLING = 0.5  # of the single steps: where more reproduce the candidate, it tells nothing of its inputs
+_BROKEN = 60  # honest runs, each some ten of the reference's, that are made for outputs with NaN or Inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +71,8 @@ class Question:
     margin: float = 1.0
 
     def measured(self, outputs: Arrays, index: int) -> tuple[float, float, float]:
-        """What `_measure` gives for the outputs of a run on sample `index`."""
-        return _measure(outputs, self.align(outputs, self.candidate[index]), self.bounds)
+        """What `measure` gives for the outputs of a run on sample `index`."""
+        return measure(outputs, self.align(outputs, self.candidate[index]), self.bounds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +92,7 @@ class Found:
     `before` and `after` are the worst relative L2 over outputs and samples without and with `best` (None: nothing was
     accepted; then `after` is that of the nearest trial on the worst sample). `others` cannot be told from it. `runs`
     were made on the worst sample and `left_out` compositions were not tried. `exact`: `after` is within the bounds.
+    `certain`: chance is excluded. `honest`: it is an honest deployment that reproduces the candidate with `best`.
     """
 
     best: Trial | None
@@ -91,12 +104,32 @@ class Found:
     runs: int
     left_out: int
     exact: bool
+    certain: bool = True
+    honest: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Held:
+    """A trial that holds on every sample: its worst error, the error over its bound, and whose outputs these are of."""
+
+    trial: Trial
+    error: float
+    excess: float
+    chance: float
+    honest: bool
 
 
 @dataclass(slots=True, kw_only=True)
 class _Search:
+    """`wrong` tells of which samples the candidate is further off than its arithmetic explains.
+
+    `broken`: it has NaN or Inf, and an honest deployment is run in place of the reference.
+    """
+
     question: Question
     before: float
+    wrong: tuple[bool, ...]
+    broken: bool
     trials: list[Trial] = field(default_factory=list)
     seen: set[tuple[object, ...]] = field(default_factory=set)
     weights: dict[int, np.ndarray] = field(default_factory=dict)
@@ -106,9 +139,9 @@ class _Search:
     def attempt(self, steps: tuple[Step, ...]) -> None:
         """Runs one trial, if its inputs are new."""
         inputs = apply_steps(steps, self.question.samples[0])
-        if inputs is None or not all(_informative(array) for array in inputs.values()):
+        if inputs is None or not all(informative(array) for array in inputs.values()):
             return
-        mark = _mark(inputs, self.weights)
+        mark = mark_of(inputs, self.weights)
         if mark in self.seen:
             return
         if self.runs >= self.question.runs:
@@ -129,6 +162,10 @@ class _Search:
 def search(question: Question, steps: Sequence[Step]) -> Found:
     """Searches `steps` alone and in twos."""
     measured = [_plain(question, index) for index in range(len(question.samples))]
+    broken = not math.isfinite(max(error for error, _ in measured)) and question.honest is not None
+    if broken and question.honest is not None:
+        question = replace(question, run=question.honest, honest=None, runs=min(question.runs, _BROKEN))
+        measured = [_plain(question, index) for index in range(len(question.samples))]
     before = max(error for error, _ in measured)
     # The worst sample first: one on which nothing is wrong says nothing about a step.
     order = sorted(range(len(measured)), key=lambda index: -measured[index][0])
@@ -137,18 +174,25 @@ def search(question: Question, steps: Sequence[Step]) -> Found:
         samples=[question.samples[index] for index in order],
         candidate=[question.candidate[index] for index in order],
     )
-    state = _Search(question=question, before=before)
-    state.seen.add(_mark(question.samples[0], state.weights))
+    wrong = tuple(measured[index][1] > 1.0 for index in order)
+    state = _Search(question=question, before=before, wrong=wrong, broken=broken)
+    state.seen.add(mark_of(question.samples[0], state.weights))
     if max(excess for _, excess in measured) <= 1.0:
         return _nothing(state, before)
     for step in steps:
         state.attempt((step,))
-    found = _confirmed(state, before)
+    possible, alone = _held(state, before), len(state.trials)
+    found = _best(state, [one for one in possible if one.chance <= _CHANCE])
     if found is not None:
         return found
-    for pair in _pairs(_seeds(state.trials), steps):
-        state.attempt(pair)
-    return _confirmed(state, before) or _nothing(state, before)
+    if not broken:
+        usual = [step for step in steps if step.usual]
+        for pair in itertools.chain(_pairs(usual, usual), _pairs(_seeds(state.trials), steps)):
+            state.attempt(pair)
+        found = _best(state, [one for one in _held(state, before) if one.chance <= _CHANCE])
+    if found is None and len(possible) <= _TELLING * alone:
+        found = _best(state, possible)
+    return found or _nothing(state, before)
 
 
 def _plain(question: Question, index: int) -> tuple[float, float]:
@@ -174,59 +218,82 @@ def _pairs(seeds: Sequence[Step], steps: Sequence[Step]) -> Iterator[tuple[Step,
                 continue
             first, second = sorted((seed, step), key=lambda one: one.stage)
             yield first, second
+            # Memory is laid out before or after channels are exchanged; of two normalizations one order is odd enough.
+            if first.stage == second.stage != NORMALIZING:
+                yield second, first
 
 
-def _confirmed(state: _Search, before: float) -> Found | None:
-    """The best trial that holds on every sample, and those that hold as well."""
-    held: list[tuple[Trial, float, float]] = []
+def _held(state: _Search, before: float) -> list[_Held]:
+    """The trials that hold on every sample, the best first."""
+    held: list[_Held] = []
     near = sorted(filter(state.near, state.trials), key=lambda trial: (trial.excess > 1.0, trial.error))
     # What T(x) itself costs in the declared arithmetic is only measured where it could make the difference.
     close = sorted((one for one in state.trials if one.error <= _FAR * before), key=lambda trial: trial.error)
     for trial in near[: 2 * _SEEDS] or close[:_SEEDS]:
         measured = [_again(state.question, index, trial) for index in range(len(state.question.samples))]
         error, excess = max(one[0] for one in measured), max(one[1] for one in measured)
-        if not _accepted(trial, error, excess, before):
-            excess = min(excess, _excess_of_its_own(state.question, trial))
-        chance = _chance(state, error, before)
-        if _accepted(trial, error, excess, before) and chance <= _CHANCE:
-            held.append((trial, error, excess))
+        honest = False
+        if not _accepted(trial, error, excess, before) or _chance(state, error, before) > _CHANCE:
+            other, beyond = _honestly(state.question, trial)
+            excess, honest = min(excess, beyond), other < error
+            error = min(error, other)
+        if _accepted(trial, error, excess, before):
+            chance = _chance(state, error, before)
+            held.append(_Held(trial=trial, error=error, excess=excess, chance=chance, honest=honest))
+    return sorted(held, key=lambda one: (one.excess > 1.0, one.error))
+
+
+def _best(state: _Search, held: Sequence[_Held]) -> Found | None:
+    """The best of what is held, and what cannot be told from it."""
     if not held:
         return None
-    held.sort(key=lambda one: (one[2] > 1.0, one[1]))
-    best, after, excess = held[0]
-    alike = [trial for trial, error, beyond in held[1:] if (beyond > 1.0) == (excess > 1.0) and error <= 2.0 * after]
+    best = held[0]
+    alike = [
+        one.trial
+        for one in held[1:]
+        if (one.excess > 1.0) == (best.excess > 1.0) and one.error <= 2.0 * max(best.error, FLOAT32_ROUNDING)
+    ]
     return Found(
-        best=best,
-        nearest=best,
+        best=best.trial,
+        nearest=best.trial,
         others=tuple(alike),
-        before=before,
-        after=after,
-        chance=_chance(state, after, before),
+        before=state.before,
+        after=best.error,
+        chance=best.chance,
         runs=state.runs,
         left_out=state.left_out,
-        exact=excess <= 1.0,
+        exact=best.excess <= 1.0,
+        certain=best.chance <= _CHANCE,
+        honest=best.honest or state.broken,
     )
 
 
-def _excess_of_its_own(question: Question, trial: Trial) -> float:
-    """The worst error over what the declared arithmetic costs on T(x) itself, which may be more than it costs on x."""
-    worst = 0.0
+def _honestly(question: Question, trial: Trial) -> tuple[float, float]:
+    """How far an honest deployment on T(x) is from the candidate, at worst, and how far the reference is over its bound.
+
+    That bound is what the declared arithmetic costs on T(x) itself, which may be more than it costs on x.
+    """
+    apart = worst = 0.0
     for index, sample in enumerate(question.samples):
         inputs = apply_steps(trial.steps, sample)
         outputs = None if inputs is None else question.run(inputs)
         honest = None if question.honest is None or inputs is None else question.honest(inputs)
         if outputs is None or honest is None:
-            return math.inf
-        costs = {name: _measure(outputs, {name: honest[name]}, {name: 1.0})[0] for name in question.bounds}
+            return math.inf, math.inf
+        costs = {name: measure(outputs, {name: honest[name]}, {name: 1.0})[0] for name in question.bounds}
         bounds = {name: max(bound, question.margin * costs[name]) for name, bound in question.bounds.items()}
+        apart = max(apart, question.measured(honest, index)[0])
         if not all(map(math.isfinite, bounds.values())):
-            return math.inf
-        worst = max(worst, _measure(outputs, question.align(outputs, question.candidate[index]), bounds)[1])
-    return worst
+            return apart, math.inf
+        worst = max(worst, measure(outputs, question.align(outputs, question.candidate[index]), bounds)[1])
+    return apart, worst
 
 
 def _nothing(state: _Search, before: float) -> Found:
     nearest = min(state.trials, key=lambda trial: trial.error, default=None)
+    # A second step that changes next to nothing is an accident.
+    alone = [one for one in state.trials if nearest and len(one.steps) == 1 and one.error <= _AS_NEAR * nearest.error]
+    nearest = min(alone, key=lambda trial: trial.error, default=nearest)
     return Found(
         best=None,
         nearest=nearest,
@@ -257,56 +324,13 @@ def _accepted(trial: Trial, error: float, excess: float, before: float) -> bool:
 
 def _chance(state: _Search, error: float, before: float) -> float:
     """The probability that one of the trials comes so near by accident, at most."""
-    directions = 0
+    directions, grain = 0, 0.0
+    # A sample that is right as it is is right with many a step.
+    wrong = [arrays for arrays, off in zip(state.question.candidate, state.wrong, strict=True) if off]
     for name in state.question.bounds:
         # A saturated network repeats itself, and a dead one gives one value: neither says anything more.
-        told = {np.asarray(arrays[name]).tobytes() for arrays in state.question.candidate if _informative(arrays[name])}
+        telling = [np.asarray(arrays[name]) for arrays in wrong if informative(arrays[name])]
+        told = {array.tobytes() for array in telling}
+        grain = max([grain, *map(grain_of, telling)])
         directions += len(told) * min(_DIRECTIONS, max(1, state.question.candidate[0][name].size - 1))
-    return float(min(1.0, max(1, state.runs) * (max(error, FLOAT32_ROUNDING) / before) ** directions))
-
-
-def _measure(outputs: Arrays, candidate: Arrays, bounds: Mapping[str, float]) -> tuple[float, float, float]:
-    """The worst output's error, the worst error over its bound, and the mean cosine of the centred outputs.
-
-    Elements that are not finite must be so on both sides: else the error is infinite.
-    """
-    errors, excesses, cosines = [0.0], [0.0], []
-    for name, bound in bounds.items():
-        mine, its = (np.asarray(each[name], np.float64) for each in (outputs, candidate))
-        if mine.shape != its.shape or not np.array_equal(np.isfinite(mine), np.isfinite(its)):
-            return math.inf, math.inf, 0.0
-        finite = np.isfinite(its)
-        mine, its = mine[finite], its[finite]
-        size = max(float(np.linalg.norm(mine)), float(np.linalg.norm(its)))
-        off = float(np.linalg.norm(mine - its))
-        error = off / size if size else 0.0
-        errors.append(error)
-        excesses.append(error / bound)
-        centred = [each - each.mean() if each.size > 1 else each for each in (mine, its)]
-        norms = float(np.linalg.norm(centred[0]) * np.linalg.norm(centred[1]))
-        cosines.append(float(centred[0] @ centred[1]) / norms if norms else 0.0)
-    return max(errors), max(excesses), sum(cosines) / max(1, len(cosines))
-
-
-def _informative(array: np.ndarray) -> bool:
-    """Whether an array says something: one whose elements are all the same is another fault's trace."""
-    return array.size < 2 or array.dtype.kind != "f" or bool((array != array.flat[0]).any())
-
-
-def _mark(inputs: Arrays, weights: dict[int, np.ndarray]) -> tuple[object, ...]:
-    """The same for arrays that differ by rounding, and by next to no accident for others: norm and two projections.
-
-    `weights` holds the directions by size, and gets those that it lacks.
-    """
-    marks: list[object] = []
-    for name in sorted(inputs):
-        array = np.asarray(inputs[name], np.float64).ravel()
-        if array.size not in weights:
-            weights[array.size] = np.random.default_rng(array.size).standard_normal((2, array.size))
-        norm = float(np.linalg.norm(array))
-        if not math.isfinite(norm) or not norm:
-            marks.append((name, array.size, str(norm)))
-            continue
-        projected = weights[array.size] @ array / norm
-        marks.append((name, inputs[name].shape, f"{norm:.4e}", *(round(float(each), 4) for each in projected)))
-    return tuple(marks)
+    return float(min(1.0, max(1, state.runs) * (max(error, grain) / before) ** directions))

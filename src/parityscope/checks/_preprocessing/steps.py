@@ -41,7 +41,8 @@ class Step:
 
     `apply` maps inputs by name to those that the deployment would have given its model; shapes and dtypes may change;
     None where the step does not apply to these. `key` is a stable name. `leaves` is the part of the error that may be left,
-    more than UNEXPLAINED where programs do the step in slightly different ways.
+    more than UNEXPLAINED where programs do the step in slightly different ways. `usual`: so common that two of them together are
+    looked for even if neither comes near alone.
     """
 
     key: str
@@ -49,6 +50,7 @@ class Step:
     stage: int
     apply: Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray] | None]
     leaves: float = UNEXPLAINED
+    usual: bool = False
 
 
 def on_input(

@@ -31,6 +31,7 @@ FAULT = Fault(
     title="An activation beyond FP16",
     family="range",
     expected="RNG002",
+    repair="keep_in_fp32",
     subjects=("small-norm", "magika"),
     plant=_plant,
 )

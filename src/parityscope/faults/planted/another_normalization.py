@@ -21,4 +21,11 @@ def _plant(bed: Bed) -> Plant:
     return prepared_wrongly(bed, lambda picture: (picture - mean) / deviation, words)
 
 
-FAULT = Fault(title="Another normalization", family="preprocessing", expected="PRE001", subjects=IMAGES, plant=_plant)
+FAULT = Fault(
+    title="Another normalization",
+    family="preprocessing",
+    expected="PRE001",
+    subjects=IMAGES,
+    repair="preprocess_in_code",
+    plant=_plant,
+)

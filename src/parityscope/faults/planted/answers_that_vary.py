@@ -24,6 +24,7 @@ FAULT = Fault(
     title="Answers that vary",
     family="arithmetic",
     expected="RUN001",
+    repair="determinism",
     subjects=("small-two", "small-map", "small-rows", "small-conv"),
     plant=_plant,
 )

@@ -35,6 +35,6 @@ FAULT = Fault(
     title="Statistics of a BatchNormalization exchanged",
     family="fusion",
     expected="FUS002",
-    subjects=("small-conv", "ocr-cls", "ocr-npm-cls", "ocr-rec"),
+    subjects=("small-conv", "ocr-cls", "lite0", "ocr-rec"),
     plant=_plant,
 )

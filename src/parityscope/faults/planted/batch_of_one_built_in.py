@@ -23,6 +23,7 @@ FAULT = Fault(
     title="A batch of one built in",
     family="batch",
     expected="SHP001",
+    repair="batch_size",
     subjects=("small-rows",),
     plant=_plant,
 )

@@ -35,6 +35,7 @@ FAULT = Fault(
     title="A bias dropped",
     family="fusion",
     expected="FUS002",
-    subjects=("small-conv", "small-two", "small-rows", "ocr-rec", "vad-18"),
+    repair="barrier",
+    subjects=("small-conv", "small-two", "small-rows", "vad-seq", "dnsmos"),
     plant=_plant,
 )

@@ -18,4 +18,11 @@ def _plant(bed: Bed) -> Plant:
     return prepared_wrongly(bed, lambda picture: prepared(bed, picture[:, ::-1]), "BGR for RGB")
 
 
-FAULT = Fault(title="BGR for RGB", family="preprocessing", expected="PRE001", subjects=IMAGES, plant=_plant)
+FAULT = Fault(
+    title="BGR for RGB",
+    family="preprocessing",
+    expected="PRE001",
+    subjects=IMAGES,
+    repair="preprocess_in_code",
+    plant=_plant,
+)

@@ -48,6 +48,6 @@ FAULT = Fault(
     expected="FUS002",
     # Values that no Clip can give need no reference.
     accepted=("FUS010",),
-    subjects=("small-conv", "ocr-cls", "ocr-npm-cls", "ocr-rec", "ocr-det"),
+    subjects=("small-conv", "ocr-cls", "lite0", "ocr-rec", "ocr-det"),
     plant=_plant,
 )

@@ -34,8 +34,9 @@ def _plant(bed: Bed) -> Plant:
         model.graph.node.remove(node)
         traced = onnx.numpy_helper.from_array(values, f"{name}_traced")
         model.graph.node.insert(place, onnx.helper.make_node("Constant", [], [name], value=traced))
-        # A constant is not recorded: then its error is seen first where it is read.
-        return f"{name} is the first sample's", (name, *readers)
+        # A constant is not recorded: then its error is seen first where it is read. From outside it is the input that stays.
+        given = [value.name for value in model.graph.input if value.name in node.input]
+        return f"{name} is the first sample's", (name, *given, *readers)
 
     return altered(bed, edit)
 

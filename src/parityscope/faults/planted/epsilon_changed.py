@@ -33,6 +33,7 @@ FAULT = Fault(
     title="Another epsilon",
     family="fusion",
     expected="FUS002",
+    repair="barrier",
     subjects=("small-conv", "ocr-rec", "minilm-i8"),
     plant=_plant,
 )

@@ -31,6 +31,7 @@ FAULT = Fault(
     title="An epsilon that FP16 takes for nought",
     family="range",
     expected="RNG003",
+    repair="raise_epsilon",
     subjects=("small-log", "pitch"),
     plant=_plant,
 )

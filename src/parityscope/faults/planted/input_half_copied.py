@@ -29,6 +29,7 @@ FAULT = Fault(
     title="An input copied in part",
     family="bindings",
     expected="BND002",
+    repair="upload",
     subjects=("small-two", "small-many", "small-rows", "small-conv", "ocr-cls", "vad-seq", "magika", "pitch"),
     plant=_plant,
 )

@@ -43,6 +43,7 @@ FAULT = Fault(
     title="An input read as another type",
     family="bindings",
     expected="BND002",
+    repair="upload",
     subjects=("small-two", "small-rows", "small-many", "magika", "ocr-cls"),
     plant=_plant,
 )

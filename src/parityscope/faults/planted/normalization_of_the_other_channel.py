@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.faults.pictures import NORMALS, prepared_wrongly
+from parityscope.faults.pictures import normal_of, prepared_wrongly
 from parityscope.faults.records import Fault
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ __all__ = ["FAULT"]
 
 
 def _plant(bed: Bed) -> Plant:
-    mean, deviation = NORMALS[bed.subject.normal]
+    mean, deviation = normal_of(bed)
     way = int(bed.draw.integers(3))
     if way == 0 and bed.subject.normal == "imagenet":
         return prepared_wrongly(bed, lambda picture: (picture - mean[:, ::-1]) / deviation[:, ::-1], "mean reversed")
@@ -27,6 +27,6 @@ FAULT = Fault(
     title="Half a normalization",
     family="preprocessing",
     expected="PRE001",
-    subjects=("ocr-det", "ocr-cls", "ocr-rec", "ocr-npm-cls"),
+    subjects=("ocr-det", "ocr-cls", "ocr-rec", "lite0", "ocr-npm-cls"),
     plant=_plant,
 )

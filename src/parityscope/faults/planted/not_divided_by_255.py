@@ -20,4 +20,11 @@ def _plant(bed: Bed) -> Plant:
     return prepared_wrongly(bed, lambda picture: prepared(bed, picture / 255), "divided by 255 twice")
 
 
-FAULT = Fault(title="Scale of 255", family="preprocessing", expected="PRE001", subjects=IMAGES, plant=_plant)
+FAULT = Fault(
+    title="Scale of 255",
+    family="preprocessing",
+    expected="PRE001",
+    subjects=IMAGES,
+    repair="preprocess_in_code",
+    plant=_plant,
+)

@@ -52,6 +52,7 @@ FAULT = Fault(
     title="An output in another memory layout",
     family="bindings",
     expected="BND004",
+    repair="read_rightly",
     subjects=("small-encoder", "small-rows", "small-map", "ocr-rec", "ocr-det", "minilm-i8", "pitch"),
     plant=_plant,
 )

@@ -38,6 +38,7 @@ FAULT = Fault(
     title="An output read as another type",
     family="bindings",
     expected="BND004",
+    repair="read_rightly",
     subjects=OUTPUTS,
     plant=_plant,
 )

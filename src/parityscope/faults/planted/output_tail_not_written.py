@@ -45,6 +45,7 @@ FAULT = Fault(
     title="The tail of an output not written",
     family="bindings",
     expected="BND003",
+    repair="wait",
     subjects=(*OUTPUTS, "small-rows", "ocr-cls"),
     plant=_plant,
 )

@@ -31,6 +31,7 @@ FAULT = Fault(
     title="A parameter beyond FP16",
     family="range",
     expected="RNG001",
+    repair="keep_in_fp32",
     subjects=("small-variance", "ocr-det"),
     plant=_plant,
 )

@@ -38,6 +38,7 @@ FAULT = Fault(
     title="A relative tolerance near zero",
     family="data",
     expected="DAT008",
+    repair="judge_the_whole",
     subjects=("small-map", "small-encoder", "ocr-rec", "minilm-i8"),
     plant=_plant,
 )

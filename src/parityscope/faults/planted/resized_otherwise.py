@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FAULT"]
 
-_SIZES = {"small-conv": (24, 24), "ocr-det": (160, 96), "ocr-cls": (192, 48)}
+_SIZES = {"small-conv": (24, 24), "ocr-det": (160, 96), "ocr-cls": (192, 48), "lite0": (112, 112)}
 _WAYS = ("nearest", "bicubic", "lanczos", "bilinear without antialiasing")
 
 

@@ -26,10 +26,7 @@ def _plant(bed: Bed) -> Plant:
         import onnx
 
         for name in states:
-            for node in model.graph.node:
-                for place, each in enumerate(node.input):
-                    if each == name:
-                        node.input[place] = f"{name}_kept"
+            _renamed(model.graph, name, f"{name}_kept")
             kind = getattr(onnx.TensorProto, narrow)
             model.graph.node.insert(0, onnx.helper.make_node("Cast", [name], [f"{name}_small"], to=kind))
             wide = onnx.helper.make_node("Cast", [f"{name}_small"], [f"{name}_kept"], to=onnx.TensorProto.FLOAT)
@@ -42,12 +39,24 @@ def _plant(bed: Bed) -> Plant:
     return replace(plant, states=states, steps=steps)
 
 
+def _renamed(graph: onnx.GraphProto, old: str, new: str) -> None:
+    """Reads `new` wherever `old` was read, in the graphs of branches too."""
+    for node in graph.node:
+        for place, each in enumerate(node.input):
+            if each == old:
+                node.input[place] = new
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _renamed(attribute.g, old, new)
+
+
 FAULT = Fault(
     title="A state in half precision",
     family="sequence",
     expected="SEQ001",
     # The rounding of the state itself.
     accepted=("ACC001",),
+    repair="widen_state",
     subjects=tuple(_STATES),
     plant=_plant,
 )

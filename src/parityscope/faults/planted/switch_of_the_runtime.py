@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.faults.planting import program
+from parityscope.faults.planting import answers_of, program, stands_out
 from parityscope.faults.records import Fault, Plant
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if os.environ.get("NVIDIA_TF32_OVERRIDE") != "0":
 
 def _plant(bed: Bed) -> Plant:
     if bed.draw.random() < 0.6:
+        # A CPU without BF16, and a graph that OpenVINO keeps in FP32 all the same, have no such fault.
+        stands_out(bed, answers_of(bed.path, bed.samples, "openvino:bf16"), "f32")
         return Plant(words="OpenVINO's hint is BF16, FP32 was declared", candidate="openvino:bf16", declared="f32")
     return Plant(words="a program that obeys NVIDIA_TF32_OVERRIDE", candidate=program(bed, after=_OVERRIDE))
 

@@ -11,6 +11,7 @@ FAULT = Fault(
     title="FP16 that nobody declared",
     family="arithmetic",
     expected="ACC001",
+    repair="declare",
     subjects=(
         "small-two",
         "small-conv",

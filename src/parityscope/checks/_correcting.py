@@ -1,0 +1,214 @@
+"""How what a finding says is done in a copy of the reference: inputs in another order, a parameter or a layer changed.
+
+Edits of a graph leave the names of its tensors as they are, so that the copy can be held against the candidate, tensor by
+tensor, as the model was.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.arithmetic.hypotheses import Context, hypotheses
+from parityscope.case.graph import constant_value, node_name
+from parityscope.checks import Correction
+from parityscope.checks._readings import readings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import onnx_ir as ir
+
+    from parityscope.arithmetic import Format
+    from parityscope.arithmetic.hypotheses import Rewrite
+    from parityscope.checks import Scene
+    from parityscope.explanation import Explained
+    from parityscope.records import Suspect
+
+    Arrays = Mapping[str, np.ndarray]
+
+__all__ = [
+    "beyond_range",
+    "computed_otherwise",
+    "held_as",
+    "in_order",
+    "outputs_in_order",
+    "replace_constants",
+    "with_constants",
+    "without_old",
+]
+
+# Element types of ONNX (onnx.proto, TensorProto.DataType).
+_FLOAT, _FLOAT16 = 1, 10
+_HALF = "f16"
+
+
+def in_order(order: Mapping[str, str]) -> Correction:
+    """Each input of `order` gets the data of the one that it names."""
+
+    def changed(_: int, arrays: Arrays, __: Arrays | None) -> Arrays:
+        return {name: arrays[order.get(name, name)] for name in arrays}
+
+    said = ", ".join(f"{order[name]} as {name}" for name in order)
+    return Correction(words=f"is given {said}", inputs=changed)
+
+
+def outputs_in_order(order: Mapping[str, str]) -> Correction:
+    """Each output of `order`, as the candidate names them, holds the values of the one that it names."""
+
+    def changed(_: Arrays, candidate: Arrays) -> Arrays:
+        right = {whose: candidate[name] for name, whose in order.items() if name in candidate}
+        return {**candidate, **right}
+
+    said = ", ".join(f"{name} as {whose}" for name, whose in order.items())
+    return Correction(words=f"is held against the candidate's {said}", outputs=changed)
+
+
+def held_as(name: str, family: str, words: str) -> Correction:
+    """Input `name` is what a reading (`_readings`) makes of it; unchanged where that says nothing."""
+
+    def changed(_: int, arrays: Arrays, previous: Arrays | None) -> Arrays:
+        before = None if previous is None else previous[name]
+        return {**arrays, name: dict(readings(family, arrays[name], before)).get(words, arrays[name])}
+
+    return Correction(words=f"is given {name} as if it {words}", inputs=changed)
+
+
+def without_old(output: str, start: int) -> Correction:
+    """Elements of `output` from `start` on are taken from the reference: what was never written says nothing."""
+
+    def changed(reference: Arrays, candidate: Arrays) -> Arrays:
+        mine, its = reference.get(output), candidate.get(output)
+        if mine is None or its is None or mine.shape != its.shape:
+            return candidate
+        right = its.reshape(-1).copy()
+        right[start:] = mine.reshape(-1)[start:].astype(right.dtype)
+        return {**candidate, output: right.reshape(its.shape)}
+
+    return Correction(words=f"is not held against elements of {output} from {start} on", outputs=changed)
+
+
+def with_constants(constants: Arrays, words: str) -> Correction:
+    """The named parameters have other values."""
+    return Correction(words=words, model=lambda model: replace_constants(model, constants))
+
+
+def replace_constants(model: ir.Model, constants: Arrays) -> None:
+    """Whatever reads a constant of these names (an initializer, or what a Constant node gives) reads the array from now on."""
+    import onnx_ir as ir
+
+    for value in [*model.graph.initializers.values(), *(one for node in model.graph for one in node.outputs)]:
+        if value.name not in constants or constant_value(value) is None:
+            continue
+        array = np.array(constants[str(value.name)], order="C")
+        tensor = ir.tensor(array, name=f"{value.name}::changed")
+        made = ir.Value(
+            name=tensor.name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape), const_value=tensor
+        )
+        model.graph.register_initializer(made)
+        for user, index in list(value.uses()):
+            user.replace_input_with(index, made)
+
+
+def beyond_range(tensor: str, storage: Format, *, clamped: bool) -> Correction | None:
+    """Elements of `tensor` beyond the format's range become infinity, or its largest value where the engine clamps.
+
+    None for formats that ONNX has no Cast to with infinities.
+    """
+    if not clamped and storage.name != _HALF:
+        return None
+
+    def rewrite(model: ir.Model, node: ir.Node, _: float) -> None:
+        from parityscope.arithmetic.hypotheses._edits import behind, constant
+
+        if clamped:
+            low, high = (
+                constant(model, np.array(sign * storage.largest, np.float32), f"{tensor}::bound")
+                for sign in (-1.0, 1.0)
+            )
+            behind(model, node, "Clip", [low, high])
+            return
+        stored = behind(model, node, "Cast", attributes={"to": _FLOAT16}).producer()
+        if stored is not None:
+            behind(model, stored, "Cast", attributes={"to": _FLOAT})
+
+    kind = "clamped to it" if clamped else "infinite"
+    words = f"makes elements of {tensor} beyond {storage.title}'s largest value {kind}"
+
+    def edit(model: ir.Model) -> None:
+        node = _making(model, tensor)
+        if node is not None:
+            _rewritten(model, node, rewrite, 0.0)
+
+    return Correction(words=words, model=edit)
+
+
+def computed_otherwise(scene: Scene, suspect: Suspect, best: Explained) -> Correction | None:
+    """The layer computes what an accepted hypothesis about it says; None where no layer was seen."""
+    lab = scene.lab
+    if lab is None:
+        return None
+    hypothesis = hypotheses()[best.hypothesis]
+
+    def value(of: ir.Value) -> np.ndarray:
+        held = constant_value(of)
+        return np.asarray(lab.forward(str(of.name), {}) if held is None else held.numpy(), np.float64)
+
+    def edit(model: ir.Model) -> None:
+        known, its = (np.asarray(side(suspect.site.tensor), np.float64) for side in (lab.reference, lab.candidate))
+        context = Context(model=model, candidate=its, replayed=known, value=value)
+        for node in _suspected(model, suspect, best.node):
+            if not hypothesis.applies(node, model.graph):
+                continue
+            for variant in hypothesis.variants(node, context):
+                if variant.rewrite is not None and _is(variant.words, best.words):
+                    _rewritten(model, node, variant.rewrite, best.parameter or 0.0)
+                    return
+
+    return Correction(words=f"computes {best.node or suspect.site.node} with this change: {best.words}", model=edit)
+
+
+def _suspected(model: ir.Model, suspect: Suspect, named: str) -> list[ir.Node]:
+    """The nodes of the suspect's region, the named one first; nodes without a name have other ones in a region's graph."""
+    region = {suspect.site.node, *suspect.region}
+    found = {node_name(node, index): node for index, node in _nodes(model)}
+    return [node for name, node in sorted(found.items(), key=lambda one: one[0] != named) if name in region]
+
+
+def _is(pattern: str, words: str) -> bool:
+    """Whether `words` are `pattern` with some number for its parameter."""
+    head, mark, tail = pattern.partition("{parameter}")
+    return words == pattern if not mark else words.startswith(head) and words.endswith(tail)
+
+
+def _nodes(model: ir.Model) -> Iterator[tuple[int, ir.Node]]:
+    """The nodes with their topological index; Constant nodes do not count, as in case.graph."""
+    index = -1
+    for node in list(model.graph):
+        if node.op_type != "Constant":
+            index += 1
+            yield index, node
+
+
+def _making(model: ir.Model, tensor: str) -> ir.Node | None:
+    return next((node for node in model.graph if any(value.name == tensor for value in node.outputs)), None)
+
+
+def _rewritten(model: ir.Model, node: ir.Node, rewrite: Rewrite, parameter: float) -> None:
+    """Rewrites a node; what everything reads in place of its first output bears that one's name from then on."""
+    old = node.outputs[0]
+    name = old.name
+    places = [place for place, value in enumerate(model.graph.outputs) if value is old]
+    users = list(old.uses())
+    rewrite(model, node, parameter)
+    new: ir.Value | None = old
+    if places:
+        new = model.graph.outputs[places[0]]
+    elif users:
+        user, index = users[0]
+        new = user.inputs[index]
+    if new is not None and new is not old:
+        new.type, new.shape = old.type, old.shape
+        old.name, new.name = f"{name}::unchanged", name
+    model.graph.sort()
