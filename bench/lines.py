@@ -1,6 +1,6 @@
 """How much single text lines suffer from FP16: the recogniser's errors over many rendered lines, and what it reads.
 
-    python bench/lines.py [COUNT]        259 lines, those of bench/repair.py
+    python bench/lines.py [COUNT]        259 lines, those that bench/rivals.py searches and certifies on
 
 Prints quantiles of the relative L2 error with everything in FP16 (simulated), in units of the budget of 3e-3, how many lines
 read the same as in FP32 (best class a step, repetitions and blanks dropped), and for the worst lines the step of the sequence

@@ -26,9 +26,10 @@ from _rivals.judging import THREADS, as_it_stands, faithful, judged
 from _rivals.replaying import OutOfTime, Replay, write
 from _rivals.subjects import SUBJECTS
 from _rivals.subjects import write as write_subject
-from _rivals.table import Row, against, keep, kept_rows, markdown, tallied
-from _rivals.timing import cpu_seconds
+from _rivals.table import Row, against, keep, kept_rows, markdown, spending, tallied
+from _rivals.timing import cpu_seconds, ratio
 
+from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.switching import Switchboard
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
@@ -68,6 +69,7 @@ class Bench:
     held: Yardstick
     searched: Pairs
     fresh: Pairs
+    simulated: float  # what a run of the switchable graph takes, in runs of the plain FP32 model
 
     @property
     def model(self) -> Path:
@@ -87,7 +89,7 @@ def main() -> None:
     if "--table" in words:
         subjects, methods = list(SUBJECTS), list(METHODS)
         rows = sorted(kept_rows(ROWS), key=lambda row: (subjects.index(row.subject), methods.index(row.method)))
-        print("\n\n".join([tallied(rows), against(rows, OURS, TOOLS), markdown(rows)]))
+        print("\n\n".join([tallied(rows), against(rows, OURS, TOOLS), spending(rows, OURS), markdown(rows)]))
         return
     methods = list(METHODS)
     if "--methods" in words:
@@ -134,7 +136,24 @@ def laid_out(title: str, folder: Path) -> Bench:
     for number, (sample, _) in enumerate(pairs[0][:CALIBRATED]):
         write_npz(folder / "searched" / f"{number:06d}.npz", sample.arrays)
     held = yardstick(task.budgets, {}, [outputs for _, outputs in pairs[0]], None)
-    return Bench(subject=subject, title=title, folder=folder, task=task, held=held, searched=pairs[0], fresh=pairs[1])
+    return Bench(
+        subject=subject,
+        title=title,
+        folder=folder,
+        task=task,
+        held=held,
+        searched=pairs[0],
+        fresh=pairs[1],
+        simulated=_simulated(task, pairs[0][0][0]),
+    )
+
+
+def _simulated(task: Task, sample: Sample) -> float:
+    """CPU of a run with everything low over that of the plain model; both without ONNX Runtime's optimizer."""
+    board = Switchboard(task.model.graph(), task.low, threads=THREADS)
+    everything = np.ones(len(board.graph.nodes), np.bool_)
+    plain = open_session(task.model.graph(), threads=THREADS, optimization="disabled", folder=task.model.path.parent)
+    return ratio(lambda: board.run(sample, everything), lambda: plain(sample.arrays))
 
 
 def finished(bench: Bench, row: Row, path: Path) -> Row:
@@ -172,7 +191,15 @@ def repaired(bench: Bench, method: str) -> Row:
         found = search(bench.task, work, path)
     except ParityError as error:
         return replace(bench.row(method), problem=error.problem, seconds=cpu_seconds() - started)
-    row = replace(bench.row(method), evaluations=found.evaluations, seconds=cpu_seconds() - started)
+    row = replace(
+        bench.row(method),
+        evaluations=found.evaluations,
+        flagged=len(found.flags),
+        passes=found.passes,
+        excused=found.excused,
+        inferences=found.passes * bench.simulated + found.screens,
+        seconds=cpu_seconds() - started,
+    )
     if found.verdict == "infeasible":
         return replace(row, problem="it says that none meets the budget")
     if found.verdict == "nothing":
@@ -235,7 +262,14 @@ def replayed(choose: Callable[[Replay], np.ndarray | None], *, alone: bool = Fal
             low = choose(asked)
         except OutOfTime:
             low, said = asked.best, f"{said}, stopped"
-        row = replace(row, evaluations=asked.evaluations, seconds=cpu_seconds() - started)
+        passes = asked.runs / len(pairs)
+        row = replace(
+            row,
+            evaluations=asked.evaluations,
+            passes=passes,
+            inferences=passes * bench.simulated + 1,
+            seconds=cpu_seconds() - started,
+        )
         if low is None:
             return replace(row, problem="found no assignment that passes")
         write(bench.task.model, low_format, [node.name for node in board.graph.nodes], low, bench.file(label))

@@ -1,7 +1,8 @@
 """Methods of search on the same faithful simulation: any assignment is one run of the switchable graph per sample.
 
 A method is a function of a `Replay` that gives the assignment it settles on (bool, (nodes,), true: low), or None where it
-found none. An evaluation is one assignment that was run, on as many search samples as it took to see one miss the budget.
+found none. An evaluation is one assignment that was run, on as many search samples as it took to see one miss the budget;
+`runs` are those on one sample.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class Replay:
     held: Yardstick
     deadline: float
     evaluations: int = 0
+    runs: int = 0
     best: np.ndarray | None = None
     _known: dict[bytes, bool] = field(default_factory=dict)
     _plain: Mapping[str, np.ndarray] | None = None
@@ -62,7 +64,7 @@ class Replay:
         if key not in self._known:
             self._spend()
             pairs = zip(self.samples, self.references, strict=True)
-            self._known[key] = all(excess(self.held, one, self.board.run(sample, low)) <= 1 for sample, one in pairs)
+            self._known[key] = all(excess(self.held, one, self._run(sample, low)) <= 1 for sample, one in pairs)
         if self._known[key] and (self.best is None or low.sum() > self.best.sum()):
             self.best = low.copy()
         return self._known[key]
@@ -72,8 +74,12 @@ class Replay:
         self._spend()
         sample = self.samples[0]
         if self._plain is None:
-            self._plain = self.board.run(sample, np.zeros(self.count, np.bool_))
-        return squared_error(self.held, self._plain, self.board.run(sample, low))
+            self._plain = self._run(sample, np.zeros(self.count, np.bool_))
+        return squared_error(self.held, self._plain, self._run(sample, low))
+
+    def _run(self, sample: Sample, low: np.ndarray) -> Mapping[str, np.ndarray]:
+        self.runs += 1
+        return self.board.run(sample, low)
 
     def _spend(self) -> None:
         if cpu_seconds() > self.deadline:

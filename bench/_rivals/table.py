@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
     from pathlib import Path
 
-__all__ = ["Row", "against", "keep", "kept_rows", "markdown", "tallied"]
+__all__ = ["Row", "against", "keep", "kept_rows", "markdown", "spending", "tallied"]
 
 _HEAD = (
     "| model, format, budget | method | claims | unseen samples that miss | worst | FP32 nodes | FLOPs in FP32 | Casts "
-    "| evaluations | CPU s |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    "| evaluations | plain inferences a sample | CPU s |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
 )
 _GRANTED = 0.05  # the share that may miss under a certificate of 95 %
 
@@ -26,7 +26,10 @@ class Row:
     """One method on one subject. `problem` says why there is no model of it; `worst` is in units of the budget.
 
     `claims` is whether the method says that its model meets the budget; `onnxruntime` is the worst excess on the search
-    samples that ONNX Runtime's CPU provider shows of the same file, NaN where it refuses it. `seconds` are of CPU.
+    samples that ONNX Runtime's CPU provider shows of the same file, NaN where it refuses it. `passes` are evaluations of all
+    search samples: runs of the simulation, divided by their number; `excused` of them went into sensitivities and the `flagged`
+    nodes; `inferences` is what the search costs for each search sample, in runs of the plain FP32 model. They are NaN where
+    nobody counts. `seconds` are of CPU.
     """
 
     subject: str
@@ -44,6 +47,10 @@ class Row:
     flops: float = math.nan
     casts: int = 0
     evaluations: int = 0
+    flagged: int = 0
+    passes: float = math.nan
+    excused: float = math.nan
+    inferences: float = math.nan
     seconds: float = math.nan
 
     @property
@@ -101,7 +108,7 @@ def against(rows: Sequence[Row], ours: str, others: Collection[str]) -> str:
     """What is kept in FP32 beside the best of `others` that meets the budget: fewest FLOPs, then fewest Casts."""
     lines = [f"| subject | {ours}: FLOPs in FP32, Casts | best of the tools that meets it | its FLOPs in FP32, Casts |"]
     lines.append("| --- | --- | --- | --- |")
-    ratios, more = [], 0
+    pairs: list[tuple[Row, Row]] = []
     for own in rows:
         if own.method != ours:
             continue
@@ -112,13 +119,56 @@ def against(rows: Sequence[Row], ours: str, others: Collection[str]) -> str:
             lines.append(f"| {own.subject} | {said} | none | |")
             continue
         lines.append(f"| {own.subject} | {said} | {best.method} | {best.flops:.1%}, {best.casts} |")
-        more += own.casts > best.casts
-        if own.flops or best.flops or not own.meets:
-            ratios.append(own.flops / best.flops if own.meets and best.flops else math.inf)
-    middle = statistics.median(ratios) if ratios else math.nan
-    lines.append(
-        f"\nMedian ratio of FLOPs {middle:.2f} where one keeps any ({len(ratios)} subjects); more Casts on {more}."
+        pairs.append((own, best))
+    return "\n".join([*lines, "", _summed(pairs)])
+
+
+def _summed(pairs: Sequence[tuple[Row, Row]]) -> str:
+    """Medians over all subjects on which one of the others meets the budget; a budget that is missed counts as infinitely far."""
+    ratios = [_ratio(own, best) for own, best in pairs]
+    some = [ratio for ratio, (own, best) in zip(ratios, pairs, strict=True) if own.flops or best.flops or not own.meets]
+    more = [own.casts - best.casts if own.meets else math.inf for own, best in pairs]
+    half, beyond, dearer = (
+        sum(held) for held in ([r <= 0.5 for r in ratios], [r > 1 for r in ratios], [m > 0 for m in more])
     )
+    return (
+        f"Over the {len(pairs)} subjects where a tool meets the budget: at most half of its FLOPs on {half} (0 % against 0 % "
+        f"counts, as nothing is less), more than its FLOPs on {beyond}, median ratio {_middle(ratios):.2f} (0 for 0 % against "
+        f"0 %); over the {len(some)} of them where one of the two keeps any, {_middle(some):.2f}. Casts: {_middle(more):+.0f} "
+        f"in the median, more on {dearer}."
+    )
+
+
+def _ratio(own: Row, best: Row) -> float:
+    if not own.meets:
+        return math.inf
+    return own.flops / best.flops if best.flops else 0.0 if not own.flops else math.inf
+
+
+def _middle(values: Sequence[float]) -> float:
+    return statistics.median(values) if values else math.nan
+
+
+def spending(rows: Sequence[Row], ours: str) -> str:
+    """What the searches cost: assignments, evaluations of all search samples, and runs of the plain model for each sample."""
+    head = (
+        "subject",
+        "flagged nodes",
+        "assignments",
+        "evaluations",
+        "of them sensitivities and flagged nodes",
+        "others",
+    )
+    lines = [
+        f"| {' | '.join((*head, 'plain inferences a sample', 'CPU s'))} |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    lines += [
+        f"| {row.subject} | {row.flagged} | {row.evaluations} | {row.passes:.1f} | {row.excused:.1f} | "
+        f"{row.passes - row.excused:.1f} | {row.inferences:.0f} | {row.seconds:.0f} |"
+        for row in rows
+        if row.method == ours and math.isfinite(row.passes)
+    ]
     return "\n".join(lines)
 
 
@@ -132,6 +182,7 @@ def _cells(row: Row) -> tuple[str, ...]:
             "",
             "",
             _number(row.evaluations),
+            _inferences(row),
             f"{row.seconds:.0f}",
         )
     missed = f"{row.misses} of {row.fresh}"
@@ -143,8 +194,13 @@ def _cells(row: Row) -> tuple[str, ...]:
         f"{row.flops:.1%}",
         str(row.casts),
         _number(row.evaluations),
+        _inferences(row),
         f"{row.seconds:.1f}" if row.seconds < 10 else f"{row.seconds:.0f}",
     )
+
+
+def _inferences(row: Row) -> str:
+    return f"{row.inferences:.0f}" if math.isfinite(row.inferences) else ""
 
 
 def _number(count: int) -> str:

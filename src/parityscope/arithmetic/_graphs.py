@@ -15,7 +15,22 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-__all__ = ["Names", "all_values", "bodies", "constant_like", "constant_tensor", "feed", "give_back", "prepend"]
+__all__ = [
+    "Names",
+    "all_values",
+    "bodies",
+    "constant_like",
+    "constant_tensor",
+    "constant_values",
+    "feed",
+    "give_back",
+    "prepend",
+]
+
+
+_RANDOM = frozenset(
+    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+)
 
 
 class Names:
@@ -64,6 +79,17 @@ def constant_tensor(value: ir.Value) -> ir.TensorProtocol | None:
     if node is None or node.op_type != "Constant" or node.domain or "value" not in node.attributes:
         return None
     return node.attributes["value"].as_tensor()
+
+
+def constant_values(model: ir.Model) -> frozenset[ir.Value]:
+    """The values of the main graph that are the same for all inputs: constants, and what is computed of them alone."""
+    found = set(model.graph.initializers.values())
+    for node in model.graph:
+        if bodies(node) or node.op_type in _RANDOM:
+            continue
+        if all(value is None or value in found for value in node.inputs):
+            found.update(node.outputs)
+    return frozenset(found)
 
 
 def constant_like(value: ir.Value, array: np.ndarray, name: str) -> ir.Value:

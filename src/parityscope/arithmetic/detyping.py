@@ -6,7 +6,8 @@ becomes float32, and is remembered with the format of its former type, to which 
 
 Inputs and outputs of the model keep their types, through Casts at the border. Operators that are not ONNX's own (and
 not in `element_types.LIKE_FIRST_INPUT`), and BitCast, may exist for their type only: they keep it, between Casts, and
-what they do inside is a Skip. float64 stays float64: it is computed as such.
+what they do inside is a Skip. float64 stays float64: it is computed as such. Quantization to float8 is written out as
+divisions, products and Casts, which round as it does (`_quantizers`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from parityscope.arithmetic._graphs import Names, all_values, constant_tensor, feed, give_back, prepend
+from parityscope.arithmetic._quantizers import written_out
 from parityscope.arithmetic.element_types import LIKE_FIRST_INPUT
 from parityscope.arithmetic.formats import FORMATS, Format
 from parityscope.records import Skip
@@ -33,6 +35,7 @@ def retype(model: ir.Model, names: Names) -> tuple[dict[ir.Value, Format], froze
         Those values by the format of their former type; those of them that hold rounded numbers already; and what
         could not be retyped.
     """
+    written_out(model, names)
     foreign = [node for node in model.graph.all_nodes() if _is_foreign(node) and _touches_half(node)]
     kept: set[ir.Value] = set()
     rounded: dict[ir.Value, Format] = {}

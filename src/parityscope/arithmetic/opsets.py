@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import onnx
 import onnx_ir as ir
-from onnx import version_converter
+from onnx import shape_inference, version_converter
 from onnx_ir.passes import common
 
 from parityscope.errors import ParityError
@@ -67,7 +67,13 @@ def _converted(model: ir.Model, opset: int) -> ir.Model:
             value.const_value = ir.tensor(tensor.numpy(), name=name)
     try:
         proto = version_converter.convert_version(ir.to_proto(model), opset)
-    except (RuntimeError, ValueError, TypeError, onnx.checker.ValidationError) as error:
+    except (
+        RuntimeError,
+        ValueError,
+        TypeError,
+        onnx.checker.ValidationError,
+        shape_inference.InferenceError,
+    ) as error:
         raise ParityError(
             f"opset {_opset(model)} cannot be converted to {opset}, which the simulation needs: {error}",
             fix=f"export the model again with opset {opset} or newer",

@@ -2,17 +2,21 @@
 
 It can be reviewed, edited (take a `[[keep]]` out, add one) and applied again to the same model: `applied_plan` makes the
 outcome's model from it without a search. The model's digest ties the two together. What was measured is there to be
-read; applying uses `low`, `typed`, `[[repair]]` and `[[keep]]` alone.
+read; applying uses `low`, `typed`, `[[repair]]`, `[[keep]]` and `[[fp8]]` alone.
 """
 
 from __future__ import annotations
 
 import math
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from parityscope.arithmetic.float8 import IN_FP8
 from parityscope.errors import ParityError
+from parityscope.repairs.search.fp8 import scales_taken
+from parityscope.repairs.search.labels import labels_of
 from parityscope.repairs.search.records import Edit, Kept
 from parityscope.repairs.search.staging import staged
 from parityscope.repairs.search.writing import write
@@ -33,13 +37,17 @@ SCHEMA = "parityscope-plan/1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What applying needs: the digest of the model, the low format, range repairs in order, and the kept nodes."""
+    """What applying needs: the digest of the model, the low format, range repairs in order, and the kept nodes.
+
+    `scales` are those of the computed operands of the products in FP8, by node and input.
+    """
 
     sha256: str
     low: str
     typed: bool
     edits: tuple[Edit, ...]
     kept: tuple[Kept, ...]
+    scales: Mapping[str, Mapping[str, float]] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def plan_text(model: Model, budgets: tuple[Budget, ...], outcome: Outcome) -> str:
@@ -66,8 +74,15 @@ def plan_text(model: Model, budgets: tuple[Budget, ...], outcome: Outcome) -> st
         held = {"repair": edit.repair, "code": edit.code, "node": edit.node, "note": edit.note}
         lines += _table("[[repair]]", {**held, "details": dict(edit.details)})
     for kept in outcome.kept:
-        held = {"node": kept.node, "operator": kept.op_type, "format": "f32", "reason": kept.reason}
+        held = {
+            "node": kept.node,
+            "operator": kept.op_type,
+            "format": _format(kept, outcome.low),
+            "reason": kept.reason,
+        }
         lines += _table("[[keep]]", held | ({} if math.isnan(kept.sensitivity) else {"sensitivity": kept.sensitivity}))
+    for name, scales in outcome.scales.items():
+        lines += _table("[[fp8]]", {"node": name, "scales": dict(scales)})
     proof = outcome.certificate
     if proof is not None:
         counted = {"samples": len(proof.excess), "failures": proof.failures, "attempts": proof.attempts}
@@ -99,6 +114,9 @@ def read_plan(path: Path) -> Plan:
             typed=bool(held.get("typed", True)),
             edits=tuple(_edit(one) for one in held.get("repair", [])),
             kept=tuple(_kept(one, path) for one in held.get("keep", [])),
+            scales={
+                str(one["node"]): {str(at): float(s) for at, s in one["scales"].items()} for one in held.get("fp8", [])
+            },
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ParityError(f"the plan lacks or misuses {error}", where=str(path), fix=fix) from error
@@ -118,10 +136,13 @@ def applied_plan(plan: Plan, model: Model, folder: Path, path: Path) -> Written:
         )
     copy = staged(model, plan.edits, folder)
     names = {node.name for node in copy.graph().graph}
-    unknown = [one.node for one in plan.kept if one.node not in names]
+    products = scales_taken(plan.scales, copy.graph())
+    unknown = [one.node for one in plan.kept if one.node.removesuffix(IN_FP8) not in names]
+    unknown += [name for name in plan.scales if name not in products]
     if unknown:
         raise ParityError(f"the plan keeps {unknown[0]!r}, and the model has no such node", fix="mend its [[keep]]")
-    return write(copy, plan.low, plan.kept, path, typed=plan.typed)
+    labels = labels_of(plan.low)
+    return write(copy, labels.storage, plan.kept, path, typed=plan.typed, products=products)
 
 
 def _edit(held: Mapping[str, Any]) -> Edit:
@@ -134,16 +155,25 @@ def _edit(held: Mapping[str, Any]) -> Edit:
     )
 
 
+def _format(kept: Kept, low: str) -> str:
+    """What a node is kept in: FP32, or a product that is not in FP8 in what it computes in otherwise."""
+    return labels_of(low).storage if kept.node.endswith(IN_FP8) else kept.format
+
+
 def _kept(held: Mapping[str, Any], path: Path) -> Kept:
-    if held.get("format", "f32") != "f32":
+    fits = held.get("format", "f32") in {"f32", "bf16"}
+    if not fits and not str(held["node"]).endswith(IN_FP8):
         raise ParityError(
-            f"{held['node']!r} is to be kept in {held['format']!r}", where=str(path), fix='write format = "f32"'
+            f"{held['node']!r} is to be kept in {held['format']!r}",
+            where=str(path),
+            fix='write format = "f32" or "bf16"',
         )
     return Kept(
         node=str(held["node"]),
         op_type=str(held.get("operator", "")),
         reason=str(held.get("reason", "the plan says so")),
         sensitivity=float(held.get("sensitivity", math.nan)),
+        format=str(held.get("format", "f32")) if fits else "f32",
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from parityscope.case.model import load_model
 from parityscope.repairs.plan import applied_plan
 from parityscope.repairs.search.judging import yardstick
+from parityscope.repairs.search.labels import labels_of
 from parityscope.repairs.search.preparing import reference_of
 from parityscope.repairs.search.proving import certify, draws_of
 from parityscope.repairs.search.records import Outcome
@@ -37,10 +38,11 @@ def certified_plan(plan: Plan, task: Task, folder: Path, output: Path | None, pr
     samples = list(task.inputs)
     if task.held_out:
         samples = samples[: task.held_out]
-    held = yardstick(task.budgets, task.functions, [reference(one.arrays) for one in samples[:4]], task.floor)
-    keep = None if plan.typed else (plan.low, tuple(one.node for one in plan.kept))
+    first = [reference(one.arrays) for one in samples[:4]]
+    held = yardstick(task.budgets, task.functions, first, task.floor, task.matched)
+    keep = None if plan.typed else (labels_of(plan.low).storage, tuple(one.node for one in plan.kept))
     proof = certify(
-        draws_of(load_model(written.path), task.threads, keep),
+        draws_of(load_model(written.path), task.threads, keep, labels_of(plan.low).full),
         lambda sample: reference(sample.arrays),
         samples,
         held,

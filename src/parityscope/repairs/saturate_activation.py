@@ -43,8 +43,9 @@ if TYPE_CHECKING:
     from parityscope.arithmetic import Format
     from parityscope.records import Finding
 
-__all__ = ["REPAIR", "saturation_proof"]
+__all__ = ["CLIPPED", "REPAIR", "saturation_proof"]
 
+CLIPPED = "::clipped"  # what the name of the tensor behind the Clip ends in
 _BOUNDS_AS_INPUTS = 11  # the opset from which Clip reads its bounds as inputs
 
 
@@ -123,7 +124,7 @@ def _clip(model: ir.Model, value: ir.Value, number_format: Format) -> None:
 
     kind = ir.DataType.FLOAT if value.dtype is None else value.dtype
     bounds = [np.array(bound, kind.numpy()) for bound in (-number_format.largest, number_format.largest)]
-    result = ir.Value(name=f"{value.name}::clipped", type=ir.TensorType(kind))
+    result = ir.Value(name=f"{value.name}{CLIPPED}", type=ir.TensorType(kind))
     node = value.producer()
     if node is None:
         return

@@ -26,8 +26,8 @@ How to undo: keep the original file; the repair only ever writes a copy.
 
 What the finding says: details "node" (or its site), "tensor" (one of its outputs; else the first), "reaches" or "value"
 (the largest magnitude of the tensor, or of the parameter), "parameter" (its name), "vanished" or "subnormal" (how many of
-its elements are too small: then it is made larger), "format" (default f16), or "exponent" (the tensor becomes 2^exponent
-times as large, whatever else is said).
+its elements are too small: then it is made larger), "format" (default f16), "balance" (false: the least exponent,
+whatever weights stand behind), or "exponent" (the tensor becomes 2^exponent times as large, whatever else is said).
 
 Sources: Meller, Finkelstein, Almog, Grobman, "Same, Same But Different", ICML 2019 (scale equivariance of networks);
 Nagel et al., "Data-Free Quantization", ICCV 2019 (equalization across layers).
@@ -69,7 +69,7 @@ def _apply(model: ir.Model, finding: Finding) -> str | None:
         scaling = solve(model.graph, {tensor: least}, number_format)
         if scaling is None or not _repaired(node, finding, scaling, number_format):
             continue
-        asked = "exponent" in finding.details
+        asked = "exponent" in finding.details or finding.details.get("balance") is False
         exponent = least if asked else balanced(least, scaling, _reach(finding), number_format)
         further = solve(model.graph, {tensor: exponent}, number_format)
         # Elsewhere in the graph the scale would end in other constants, which nothing was measured of.

@@ -19,6 +19,7 @@ import numpy as np
 
 from parityscope.case.policy import OUTSIDE, budgets_for
 from parityscope.comparison import can_be_scores, channel_axis, measure_pair, measurements, metrics
+from parityscope.comparison.rows import aligner
 from parityscope.comparison.tolerance import count_outside, measurements_of, merge_outside
 from parityscope.errors import ParityError
 from parityscope.repairs.search.judging import FLOOR_SHARE
@@ -114,7 +115,7 @@ def _measured(
     values: list[dict[str, float]] = []
     counts, agrees = [], []
     for index in case.inputs.indices:
-        expected, found = reference.get(index)[name], side.get(index)[name]
+        expected, found = _beside(case, name, reference.get(index), side.get(index))
         part = _pair(expected, found, name, label, reference.names[index])
         total = part if total is None else total.merge(part)
         sums.append(_sums(part))
@@ -151,6 +152,15 @@ def _measured(
         budgeted={key: (*(one[key] for one in values), pooled[key]) for key in keys if key in pooled},
         agrees=tuple(agrees),
     )
+
+
+def _beside(
+    case: Case, name: str, reference: Mapping[str, np.ndarray], side: Mapping[str, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """One output of both; its rows paired with the reference's, together with those that belong to them, if they are to be."""
+    if name in case.policy.matched:
+        side = aligner(case.policy.matched)(reference, side)
+    return reference[name], side[name]
 
 
 def _floor(sums: list[tuple[float, float, float]], counts: list[int]) -> float:

@@ -13,6 +13,7 @@ from parityscope.backends import Capture
 from parityscope.backends.recording import model_of, open_target
 from parityscope.backends.targets import format_target
 from parityscope.comparison import measure_pair
+from parityscope.comparison.rows import aligner
 from parityscope.errors import ParityError
 from parityscope.prediction import distance
 from parityscope.trace import StoredTensor, write_safetensors
@@ -70,7 +71,7 @@ def run_side(
             spent += clock() - start
             arrays = {value.name: _given(found, value.name, label, target, sample.name) for value in case.model.outputs}
             if position == 0:
-                spread = _spread(arrays, session.run(sample))
+                spread = _spread(arrays, aligner(case.policy.matched)(arrays, session.run(sample)))
             names[sample.index] = sample.name
             kept[sample.index] = _kept(arrays, folder / f"{label}-{sample.index:06d}.safetensors")
         progress(title, len(case.inputs), len(case.inputs))

@@ -13,6 +13,7 @@ from parityscope.verification.latency import measure_latency, not_timed
 from parityscope.verification.output_errors import combiner, output_errors
 from parityscope.verification.quantities import Kept, decisions_of, quantity, regressions, scored
 from parityscope.verification.records import OutputMeasurements, Verification
+from parityscope.verification.repeating import distinct
 from parityscope.verification.running import run_side
 from parityscope.verification.task_metrics import Answer
 
@@ -73,6 +74,7 @@ def verify(
         ParityError: a side cannot run, gives other outputs, or a metric does not apply.
     """
     began = clock()
+    case, repeated = distinct(case, settings.labels)
     reference = run_side(case, targets.reference, folder, "reference", progress, clock)
     before = run_side(case, targets.before, folder, "before", progress, clock)
     after = run_side(case, targets.after, folder, "after", progress, clock)
@@ -87,7 +89,7 @@ def verify(
     budgets = [found for name in errors[1] for found in check_budgets(case.policy, errors[0][name], errors[1][name])]
     outputs = tuple(_measurements(errors[0][name], errors[1][name]) for name in errors[0])
     judgement = judge([*task, *quantities], budgets, outputs)
-    skipped = list(case.inputs.skipped)
+    skipped = [*case.inputs.skipped, *repeated]
     latency = None
     untimed = _untimed(targets, settings)
     if untimed:

@@ -11,6 +11,7 @@ computes in, which is all that TensorRT 11 takes, and what TensorRT 10 takes as 
   that is a note, and is not mended behind the reader's back.
 * Inputs that steer an operator (scales of Resize, of quantization) and shape arithmetic stay exact. So do operators
   that have no such format at the model's opset: they stay in FP32, with a note.
+* Products may take their operands in FP8 E4M3 besides (`eighths`), whatever their own format; then `low` may be "f32".
 * Control flow has one format for what it takes, carries and gives, and a node inside has that unless its own name says
   otherwise.
 
@@ -32,6 +33,7 @@ from parityscope.arithmetic.typed._constants import HALF
 from parityscope.arithmetic.typed._preparing import typable
 from parityscope.arithmetic.typed._telling import label, lost, parted, refused
 from parityscope.arithmetic.typed._writing import Writing
+from parityscope.arithmetic.typed.eighths import in_eight_bits
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+    from parityscope.arithmetic.float8 import Scalings
     from parityscope.records import Skip
 
 __all__ = ["KEPT_FORMATS", "Typed", "typed_model"]
@@ -68,24 +71,26 @@ def typed_model(
     keep_io: bool = True,
     reasons: Mapping[str, str] | None = None,
     exact_parameters: Collection[str] = (),
+    products: Mapping[str, Scalings] = MappingProxyType({}),
 ) -> Typed:
     """`model` with its nodes in `low` but for those in `keep`; `model` itself is only put in topological order.
 
     Args:
         model: The graph, in FP32 (FP64 too) or mixed already.
-        low: "f16" or "bf16".
+        low: "f16" or "bf16"; "f32" where only products change.
         keep: Names of nodes, as `case.graph.node_name` and a switchable graph give them, with "f32", "bf16" or "f16".
         keep_io: Inputs and outputs keep their types; otherwise those of floats are of the low format.
         reasons: Why a node is kept, by its name, for the model's metadata.
         exact_parameters: Names of constants that stay as they are where the operator allows parameters of another
             type than its data, as BatchNormalization does from opset 15 on.
+        products: The products of the main graph whose operands are in FP8, by the name of the node, with their scales.
 
     Raises:
         ParityError: a format is not one of those, no node of that name decides, or bfloat16 needs a newer opset than
             the model can be converted to.
     """
-    _check(low, keep)
-    copy, notes = typable(model, {low, *keep.values()})
+    _check(low, keep, alone=bool(products))
+    copy, notes = typable(model, {low, *keep.values(), *(["f8e4m3"] if products else [])})
     before = _casts(copy)
     outputs = [str(value.name) for value in copy.graph.outputs]
     known = assigning(copy, low, keep)
@@ -103,6 +108,7 @@ def typed_model(
     finished(copy, outputs, writing, keep_io=keep_io)
     bypassed(copy)
     casting.settle()
+    in_eight_bits(copy, model, products)
     why = {**{one.name: one.why for one in writing.refusals}, **(reasons or {})}
     label(copy, low, writing.kept, {node: name for name, node in known.decided.items()}, why)
     told_apart(copy)
@@ -114,8 +120,8 @@ def typed_model(
     )
 
 
-def _check(low: str, keep: Mapping[str, str]) -> None:
-    if low not in HALF:
+def _check(low: str, keep: Mapping[str, str], *, alone: bool) -> None:
+    if low not in HALF and not (low == "f32" and alone):
         raise ParityError(f"{low!r} is no format to write a model in", fix=f"use one of: {', '.join(HALF)}")
     for name, held in keep.items():
         if held not in KEPT_FORMATS:

@@ -1,7 +1,8 @@
 """A copy of a model in the form that can be typed: functions inlined, types known, an opset that has the formats.
 
-bfloat16 exists from opset 13 on, and for convolutions, pooling and recurrent operators from opset 22 on: a model is
-converted up to what its own operators need, and no further. IR version and opset stay what they are otherwise.
+bfloat16 exists from opset 13 on, and for convolutions, pooling and recurrent operators from opset 22 on; float8 from
+opset 19 on. A model is converted up to what its own operators need, and no further; IR version and opset stay what they
+are otherwise.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from onnx_ir.passes import common
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.opsets import prepared
 from parityscope.arithmetic.typed._schemas import QUANTIZERS, schema_of
+from parityscope.arithmetic.typed.eighths import OPSET
 from parityscope.errors import ParityError
 from parityscope.records import Skip
 
@@ -32,14 +34,15 @@ def typable(model: ir.Model, formats: Collection[str]) -> tuple[ir.Model, list[S
     """The copy, its types inferred, and what had to be changed about it.
 
     Raises:
-        ParityError: the opset is too old for bfloat16 and cannot be converted up.
+        ParityError: the opset is too old for a format and cannot be converted up.
     """
     model.graph.sort()
     opset = _opset(model)
     wanted = _needed(model, opset) if "bf16" in formats else opset
+    wanted = max(wanted, OPSET) if "f8e4m3" in formats else wanted
     notes = []
     if wanted > opset:
-        copy, note = _converted(model, opset, wanted)
+        copy, note = _converted(model, opset, wanted, needed=OPSET if "f8e4m3" in formats else _BF16_OPSETS[0])
         notes.append(note)
     else:
         copy = model.clone()
@@ -75,15 +78,16 @@ def _has(node: ir.Node, opset: int) -> bool:
     return any("tensor(bfloat16)" in each.allowed_type_strs for each in kinds)
 
 
-def _converted(model: ir.Model, opset: int, wanted: int) -> tuple[ir.Model, Skip]:
+def _converted(model: ir.Model, opset: int, wanted: int, needed: int) -> tuple[ir.Model, Skip]:
     version = model.ir_version or 0
     what = f"opset {opset}"
     try:
         copy = prepared(model, wanted)
     except ParityError as refusal:
-        if opset < _BF16_OPSETS[0]:
+        if opset < needed:
             raise
         return model.clone(), Skip(what=what, reason=f"some of its operators have no bfloat16, and {refusal.problem}")
     least = onnx.helper.OP_SET_ID_VERSION_MAP[("ai.onnx", wanted)]
     copy.ir_version = max(version, least)
-    return copy, Skip(what=what, reason=f"converted up to {wanted}, the first with bfloat16 for the model's operators")
+    formats = "bfloat16 for the model's operators" if needed != OPSET else "float8"
+    return copy, Skip(what=what, reason=f"converted up to {wanted}, the first with {formats}")

@@ -1,7 +1,8 @@
 """The way back from a typed model: what it would compute without its low formats, and what it reads at its borders.
 
-A model whose original is lost can still be held against itself: with every float16 and bfloat16 value made float32. Its
-weights keep the numbers that they were rounded to, so that what rounding them cost is not seen.
+A model whose original is lost can still be held against itself: with every float16 and bfloat16 value made float32, and
+with nothing quantized to float8. Its weights keep the numbers that they were rounded to, so that what rounding them cost
+is not seen.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from parityscope.arithmetic._graphs import Names, all_values, feed, prepend
+from parityscope.arithmetic._quantizers import without_float8
 from parityscope.arithmetic.detyping import retype
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.opsets import prepared
@@ -28,14 +30,15 @@ _OLDEST = 7  # the oldest opset that ONNX Runtime runs
 
 
 def low_formats(model: ir.Model) -> list[str]:
-    """Which of "f16" and "bf16" the values of a model have by their own types, in this order."""
+    """Which of "f16", "bf16" and "f8e4m3" the values of a model have by their own types, in this order."""
     infer_types(model)
     found = {value.dtype for value in all_values(model) if value.type is not None}
-    return [name for name, dtype in HALF.items() if dtype in found]
+    known = {**HALF, "f8e4m3": ir.DataType.FLOAT8E4M3FN}
+    return [name for name, dtype in known.items() if dtype in found]
 
 
 def unrounded(model: ir.Model) -> tuple[ir.Model, list[Skip]]:
-    """A copy that computes and gives back float32 where `model` has float16 or bfloat16; inputs keep their types.
+    """A copy that computes and gives back float32 where `model` has float16, bfloat16 or float8; inputs keep their types.
 
     Also gives what could not be lifted: operators that may exist for their type only.
 
@@ -44,7 +47,9 @@ def unrounded(model: ir.Model) -> tuple[ir.Model, list[Skip]]:
     """
     copy = prepared(model, _OLDEST)
     infer_types(copy)
-    _, _, kept = retype(copy, Names(copy))
+    names = Names(copy)
+    without_float8(copy, names)
+    _, _, kept = retype(copy, names)
     graph = copy.graph
     for position, value in enumerate(graph.outputs):
         node = value.producer()

@@ -3,6 +3,9 @@
 This is a look into tables and no run: the parser has conditions of its own on attributes and shapes, and newer versions
 take more. TensorRT 11 has no list that is shorter than that of 10.
 
+FP8 is E4M3 in pairs of QuantizeLinear and DequantizeLinear, with zero points of 0 (TensorRT, Working with Quantized
+Types: symmetric quantization; FP8E4M3).
+
 Source: onnx-tensorrt, docs/operators.md of release 10.0 ("Supported ONNX Operators"): opsets 9 to 20, types FP32, FP16
 and BF16 but for the operators listed here; operators that it does not know are not supported either. Release 10.13
 of the same page takes opsets up to 22. One thing is measured and not documented: the builder of TensorRT-RTX 1.7
@@ -15,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from parityscope.arithmetic._graphs import constant_tensor
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.records import Skip
 
@@ -76,6 +80,9 @@ _UNSUPPORTED = frozenset(
 )
 _NO_BF16 = frozenset({"DeformConv", "GridSample", "Mish", "NonMaxSuppression", "NonZero", "RoiAlign"})
 _NOT_BUILT_IN_BF16 = frozenset({"ConvTranspose"})
+_EIGHT = ir.DataType.FLOAT8E4M3FN
+_OTHER_EIGHT = frozenset(dtype for dtype in ir.DataType if dtype.name.startswith("FLOAT8") and dtype != _EIGHT)
+_QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 _TABLE = "TensorRT 10's table of operators"
 
 
@@ -98,6 +105,13 @@ def tensorrt_concerns(model: ir.Model) -> tuple[Skip, ...]:
         node for node in nodes if node.op_type in _NOT_BUILT_IN_BF16 and _holds(node, ir.DataType.BFLOAT16)
     ):
         found.append(Skip(what=f"{op_type} of BF16", reason="parsed, and refused by the builder of TensorRT-RTX 1.7"))
+    for dtype in sorted(_OTHER_EIGHT, key=str):
+        for op_type in _types(node for node in nodes if _holds(node, dtype)):
+            found.append(Skip(what=f"{op_type} of {dtype.name}", reason="TensorRT has FP8 as E4M3 alone"))
+    for op_type in _types(node for node in nodes if _holds(node, _EIGHT) and node.op_type not in _QUANTIZERS):
+        found.append(Skip(what=f"{op_type} of FP8", reason="TensorRT takes FP8 in QuantizeLinear and DequantizeLinear"))
+    for op_type in _types(node for node in nodes if _shifted(node)):
+        found.append(Skip(what=f"{op_type} with a zero point", reason=f"{_TABLE} wants it to be 0"))
     for op_type in _types(node for node in nodes if _holds(node, ir.DataType.DOUBLE)):
         found.append(Skip(what=f"{op_type} of FP64", reason="TensorRT casts FP64 down to FP32"))
     return tuple(found)
@@ -105,6 +119,15 @@ def tensorrt_concerns(model: ir.Model) -> tuple[Skip, ...]:
 
 def _types(nodes: Iterable[ir.Node]) -> list[str]:
     return sorted({node.op_type for node in nodes})
+
+
+def _shifted(node: ir.Node) -> bool:
+    """Whether a quantizer of FP8 has a zero point other than 0, or one that nobody knows beforehand."""
+    value = node.inputs[2] if node.op_type in _QUANTIZERS and len(node.inputs) > 2 else None
+    if value is None or not _holds(node, _EIGHT):
+        return False
+    tensor = constant_tensor(value)
+    return tensor is None or bool(tensor.numpy().astype("float32").any())
 
 
 def _holds(node: ir.Node, dtype: ir.DataType) -> bool:

@@ -3,9 +3,12 @@
 In: a `Task` (a model, samples, a low format, budgets). Out: an `Outcome`, and a model on disk. An evaluation is one run
 of the switchable graph over the search samples; certification is counted apart.
 
-* `screen`, `ranging`: one FP32 run per sample; what cannot be low, and range repairs that make it possible after all;
-* `finding`: two probes, then sensitivities (`sense`) and exact minimum cuts (`cut`, `maxflow`) of a cost model
-  (`network`, `costs`), bisected with real evaluations (`oracle`, `judging`);
+* `screen`, `within`, `ranging`, `folding`: one FP32 run per sample; what cannot be low, inside of bodies too, and range repairs
+  that make it possible after all;
+* `finding`: two probes, then sensitivities (`sense`, or all at once by `reverse`) and exact minimum cuts (`cut`, `maxflow`) of a
+  cost model (`network`, `costs`, `pricing`), bisected with real evaluations (`cutting`, `oracle`, `judging`) and bettered
+  (`bettering`, `improving`);
+* `labels`, `fp8`, `second`, `expanding`: more formats than one;
 * `proving`: the written model (`writing`) on samples that were held out (`splitting`);
 * `driving`: all of it; `front`: error against cost.
 """

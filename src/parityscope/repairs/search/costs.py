@@ -5,10 +5,11 @@ GPU that is kept busy: launches, fusion and caches are left out, so that it rank
 `CAST_OVERHEAD` stands for what a Cast costs beside its traffic (a launch where it is not fused), so that no plan is
 sprinkled with Casts of tiny tensors.
 
-NVIDIA H200 SXM, dense: 67 TFLOP/s in FP32, 989.5 in FP16 and BF16, 4.8 TB/s. Source: NVIDIA H200 Tensor Core GPU
-datasheet (2024), whose tensor-core numbers are with sparsity, twice the dense ones.
+NVIDIA H200 SXM, dense: 67 TFLOP/s in FP32, 494.5 in TF32, 989.5 in FP16 and BF16, 1979 in FP8, 4.8 TB/s. Source: NVIDIA
+H200 Tensor Core GPU datasheet (2024), whose tensor-core numbers are with sparsity, twice the dense ones.
 
 A profile is a JSON object {"nodes": {name: {"f32": seconds, "f16": seconds}}}; nodes that it leaves out keep the roofline.
+A product may have an "f8e4m3" as well: its time with operands in FP8, quantizing them included.
 """
 
 from __future__ import annotations
@@ -54,19 +55,22 @@ class Hardware:
 
     name: str
     full: float
+    tf32: float
     low: float
+    eighth: float
     bandwidth: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """Seconds of one node in full and in low precision."""
+    """Seconds of one node in full and in low precision; `eighth` with its operands in FP8, NaN where nobody measured it."""
 
     full: float
     low: float
+    eighth: float = math.nan
 
 
-H200 = Hardware(name="NVIDIA H200 SXM", full=67e12, low=989.5e12, bandwidth=4.8e12)
+H200 = Hardware(name="NVIDIA H200 SXM", full=67e12, tf32=494.5e12, low=989.5e12, eighth=1979e12, bandwidth=4.8e12)
 
 
 def roofline(flops: float, elements: int, hardware: Hardware) -> Times:
@@ -123,14 +127,19 @@ def read_profile(path: Path, low: str) -> dict[str, Times]:
     fix = f"write {example}, in seconds"
     try:
         held = json.loads(path.read_text(encoding="utf-8"))["nodes"]
-        found = {str(name): Times(full=float(one["f32"]), low=float(one[low])) for name, one in held.items()}
+        found = {
+            str(name): Times(full=float(one["f32"]), low=float(one[low]), eighth=float(one.get("f8e4m3", math.nan)))
+            for name, one in held.items()
+        }
     except OSError as error:
         raise ParityError(f"the profile cannot be read: {error.strerror}", where=str(path), fix=fix) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ParityError(
             f"the profile is not of the form that is known: {error!r}", where=str(path), fix=fix
         ) from error
-    if any(not (time >= 0 and math.isfinite(time)) for one in found.values() for time in (one.full, one.low)):
+    if any(not (time >= 0 and math.isfinite(time)) for one in found.values() for time in (one.full, one.low)) or any(
+        one.eighth < 0 or math.isinf(one.eighth) for one in found.values()
+    ):
         raise ParityError("the profile holds a number that is no time", where=str(path), fix=fix)
     return found
 

@@ -25,9 +25,11 @@ from parityscope.repairs.search.maxflow import Arc, minimum_cut
 from parityscope.repairs.search.network import OUTSIDE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from parityscope.repairs.search.network import Network
 
-__all__ = ["Assignment", "cheapest", "path"]
+__all__ = ["Assignment", "cheapest", "path", "source_side"]
 
 _SCALE = 1 << 48
 _STEPS = 40  # multipliers on a path: 12 decades in steps of two
@@ -48,7 +50,21 @@ def cheapest(network: Network, sensitivities: np.ndarray, multiplier: float, pin
 
     sensitivities: float64, (decisions,); an infinite one pins its node. pinned: bool, (decisions,).
     """
+    count = len(network.vertices)
     terms = _terms(network, sensitivities, multiplier, pinned)
+    vertices = ~source_side(terms, count + 2 + 2 * len(network.wires), count, count + 1)[:count]
+    low = np.zeros(network.decisions, np.bool_)
+    for index, vertex in enumerate(network.vertices):
+        if vertex.decision is not None:
+            low[vertex.decision] = vertices[index]
+    return Assignment(low=low, vertices=vertices, multiplier=multiplier)
+
+
+def source_side(terms: Sequence[tuple[int, int, float, float]], count: int, source: int, sink: int) -> np.ndarray:
+    """Which of `count` vertices lie on the source's side of a minimum cut: bool, (count,).
+
+    terms: (tail, head, capacity, capacity back) in any unit; infinity for what must not be cut.
+    """
     finite = [value for _, _, forward, back in terms for value in (forward, back) if math.isfinite(value)]
     unit = _SCALE / max(finite, default=1.0) if max(finite, default=0.0) > 0 else 1.0
     never = sum(round(value * unit) for value in finite) + 1
@@ -56,14 +72,7 @@ def cheapest(network: Network, sensitivities: np.ndarray, multiplier: float, pin
         Arc(tail=tail, head=head, capacity=_whole(forward, unit, never), back=_whole(back, unit, never))
         for tail, head, forward, back in terms
     ]
-    count = len(network.vertices)
-    cut = minimum_cut(count + 2 + 2 * len(network.wires), arcs, count, count + 1)
-    vertices = ~np.array(cut.source_side[:count], np.bool_)
-    low = np.zeros(network.decisions, np.bool_)
-    for index, vertex in enumerate(network.vertices):
-        if vertex.decision is not None:
-            low[vertex.decision] = vertices[index]
-    return Assignment(low=low, vertices=vertices, multiplier=multiplier)
+    return np.array(minimum_cut(count, arcs, source, sink).source_side, np.bool_)
 
 
 def path(network: Network, sensitivities: np.ndarray, pinned: np.ndarray) -> list[Assignment]:

@@ -12,11 +12,13 @@ from parityscope.backends.recording import silent
 from parityscope.case.model import load_model
 from parityscope.errors import ParityError
 from parityscope.repairs.search.finding import find
+from parityscope.repairs.search.fp8 import chosen_products, scales_said
 from parityscope.repairs.search.oracle import Spent
 from parityscope.repairs.search.preparing import outcome_of, prepare
 from parityscope.repairs.search.proving import certificate, certify, draws_of
+from parityscope.repairs.search.second import Second, in_bf16, offered
 from parityscope.repairs.search.telling import blocking, kept_nodes, said, told_floor
-from parityscope.repairs.search.writing import Written, check_output, move, write
+from parityscope.repairs.search.writing import Written, check_output, move, unwritable_nodes, write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -91,7 +93,7 @@ def _attempts(work: Work, output: Path | None, progress: Progress) -> Outcome:
         spent = found.spent
         if _useless(work, found.point):
             break
-        attempt = _attempt(work, found.point, number, progress)
+        attempt = _attempt(work, found.point, target, number, progress)
         best = attempt if best is None or attempt.rank < best.rank else best
         if not attempt.certificate.failures:
             break
@@ -122,7 +124,7 @@ def _chosen(work: Work, output: Path | None, progress: Progress) -> Outcome:
         raise ParityError(
             f"the Pareto front has {len(front)} points, not {work.task.pick}", fix=f"use --pick 1 to {len(front)}"
         )
-    return _concluded(work, _attempt(work, front[work.task.pick - 1], 1, progress), output)
+    return _concluded(work, _attempt(work, front[work.task.pick - 1], 0.0, 1, progress), output)
 
 
 def _useless(work: Work, point: Point) -> bool:
@@ -130,23 +132,44 @@ def _useless(work: Work, point: Point) -> bool:
     return len(point.kept) == len(work.finder.oracle.names) and bool(point.kept)
 
 
-def _attempt(work: Work, point: Point, number: int, progress: Progress) -> _Attempt:
+def _attempt(work: Work, point: Point, target: float, number: int, progress: Progress) -> _Attempt:
     started = time.monotonic()
     finder = work.finder
+    brain: frozenset[str] = frozenset()
+    if work.task.labels.second and point.kept and target > 0:
+        point, brain = offered(finder, point, target, _second(work))
     kept = kept_nodes(point, finder.flags, finder.sensed, finder.oracle.names, finder.network)
+    kept = in_bf16(kept, brain, finder.flags)
     path = work.folder / f"attempt{number}.onnx"
-    written = write(work.screened.model, work.task.low, kept, path, typed=work.task.typed)
+    written = write(
+        work.screened.model, work.task.labels.storage, kept, path, typed=work.task.typed, products=work.products
+    )
     proof = proved(work, written, point, number, progress)
     work.seconds["certify"] = work.seconds.get("certify", 0.0) + time.monotonic() - started
     return _Attempt(point=point, kept=kept, written=written, certificate=proof)
+
+
+def _second(work: Work) -> Second:
+    """What it takes to offer BF16 to nodes."""
+    model = work.screened.model
+    return Second(
+        model=model,
+        search=work.search,
+        reference=work.reference,
+        held=work.held,
+        products=work.products,
+        unwritable=unwritable_nodes(model.graph(), "bf16"),
+        threads=work.task.threads,
+        full=work.task.labels.full,
+    )
 
 
 def proved(work: Work, written: Written, point: Point, attempts: int, progress: Progress) -> Certificate:
     """The certificate of a written model; without held-out samples it says that there are none."""
     if not len(work.held_out):
         return certificate((), attempts=attempts)
-    keep = None if written.casts is not None else (work.task.low, point.kept)
-    draws = draws_of(load_model(written.path), work.task.threads, keep)
+    keep = None if written.casts is not None else (work.task.labels.storage, point.kept)
+    draws = draws_of(load_model(written.path), work.task.threads, keep, work.task.labels.full)
 
     def reference(sample: Sample) -> Mapping[str, np.ndarray]:
         return work.reference(sample.arrays)
@@ -159,13 +182,15 @@ def proved(work: Work, written: Written, point: Point, attempts: int, progress: 
 def _concluded(work: Work, best: _Attempt, output: Path | None) -> Outcome:
     proof, point = best.certificate, best.point
     verdict: Verdict
-    untouched = not point.kept and not work.screened.edits
+    # Of FP8 somebody has to know the scales: it is written even where all of it meets the budget.
+    untouched = not point.kept and not work.screened.edits and not work.products
     if untouched and not proof.failures and not work.task.pick:
         verdict = "nothing" if proof.certified else "unproved"
         statement = f"{_nothing(work)} {proof.statement}"
     else:
         verdict = "certified" if proof.certified else "unproved"
-        statement = said(work.task, point, work.finder.network, len(work.screened.edits), proof)
+        brain = sum(one.format == "bf16" for one in best.kept)
+        statement = said(work.task, point, work.finder.network, len(work.screened.edits), proof, brain)
         if output is not None:
             move(best.written.path, output)
     base = outcome_of(work, "certified", statement)
@@ -176,12 +201,18 @@ def _concluded(work: Work, best: _Attempt, output: Path | None) -> Outcome:
         chosen=point,
         certificate=proof,
         casts_written=best.written.casts,
+        scales=_scales(work, point),
         skipped=(*base.skipped, *best.written.notes),
     )
 
 
+def _scales(work: Work, point: Point) -> dict[str, dict[str, float]]:
+    chosen = chosen_products(work.products, point.kept)
+    return scales_said(chosen, work.screened.model.graph()) if chosen else {}
+
+
 def _nothing(work: Work) -> str:
-    return f"Nothing needs a repair: everything in {work.task.low} meets the budget; no file was written."
+    return f"Nothing needs a repair: everything in {work.task.labels.title} meets the budget; no file was written."
 
 
 def _ended_early(work: Work) -> Outcome:
@@ -198,7 +229,7 @@ def _infeasible(work: Work) -> Outcome:
     blocks = blocking(finder.flags, finder.sensed, finder.oracle.names)
     least = min((one for one in finder.trail if one.flops < 1), key=lambda one: one.excess, default=point)
     statement = (
-        f"No assignment with anything in {work.task.low} meets the budget. The nearest one with products in it makes "
+        f"No assignment with anything in {work.task.labels.title} meets the budget. The nearest one with products in it makes "
         f"{least.excess:.3g} times the error allowed."
     )
     return replace(outcome_of(work, "infeasible", statement), chosen=least, blocks=blocks)

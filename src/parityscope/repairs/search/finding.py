@@ -3,8 +3,9 @@
 1. All low. If that passes, nothing is to be kept.
 2. All low without the flagged nodes. If that passes, flagged ones are taken out of the set one at a time, the costliest
    first, as long as it passes: at most 2 + flagged evaluations in all.
-3. Otherwise squared sensitivities are measured (`sense`), and the exact optima of the cost model for growing prices on
-   error (`cut`) are bisected with real evaluations, starting where the additive model predicts the target.
+3. Otherwise squared sensitivities are measured (`sense`), and assignments are cut, improved and evaluated (`cutting`).
+
+What is to be chosen is confirmed on all search samples. Where one of them misses, it becomes active, and the search goes on.
 
 A node that only comes near the end of the range on the search samples is never taken out of the kept set in step 2:
 that it passes on these samples says nothing about others.
@@ -12,31 +13,33 @@ that it passes on these samples says nothing about others.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.repairs.search.cut import cheapest, path
+from parityscope.repairs.search.cutting import cut_out
 from parityscope.repairs.search.network import price
 from parityscope.repairs.search.oracle import Spent
 from parityscope.repairs.search.records import Point
-from parityscope.repairs.search.sense import sense
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from parityscope.backends.recording import Progress
-    from parityscope.repairs.search.cut import Assignment
     from parityscope.repairs.search.network import Network
     from parityscope.repairs.search.oracle import Oracle
     from parityscope.repairs.search.records import Flag
+    from parityscope.repairs.search.reverse import Reverse
     from parityscope.repairs.search.sense import Sensed
 
 __all__ = ["Finder", "Found", "find"]
 
-_CUTS = 14  # evaluations of cuts. Chosen: 40 prices take 6, the rest narrows the last step down
+# Evaluations of all search samples beyond those for sensitivities and for flagged nodes. Chosen: half of them find the first
+# cut that passes, the others better it.
+_ALLOWED = 15.0
+# Of the least modelled time: assignments as near as this are as fast for all that a roofline can tell. Chosen.
+_TIE = 0.01
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,7 +47,9 @@ class Finder:
     """What is known so far; it grows from one target to the next, so that nothing is measured twice.
 
     `trail` has every evaluated assignment as a point, `assignments` the same as bool, (nodes,), by the kept names.
-    `sensing` bounds the evaluations for sensitivities (0: as many as nodes). `spent`: time or evaluations ran out.
+    `sensing` bounds the evaluations for sensitivities (0: chosen), `reverse` is what backward passes need for them.
+    `spent`: time or evaluations ran out. `excused`:
+    what was evaluated for sensitivities and for flagged nodes, in evaluations of all search samples.
     """
 
     oracle: Oracle
@@ -52,31 +57,64 @@ class Finder:
     flags: Sequence[Flag]
     progress: Progress
     sensing: int = 0
+    reverse: Reverse | None = None
     sensed: Sensed | None = None
     trail: list[Point] = field(default_factory=list)
     assignments: dict[tuple[str, ...], np.ndarray] = field(default_factory=dict)
     spent: bool = False
+    excused: float = 0.0
 
     def evaluate(self, step: str, low: np.ndarray, *, probe: bool = False) -> Point:
         """Evaluates an assignment and puts it on the trail."""
-        kept = tuple(name for name, each in zip(self.oracle.names, low, strict=True) if not each)
-        known = next((point for point in self.trail if point.kept == kept), None)
-        if known is not None:
-            return known
-        reading = self.oracle.evaluate(low, probe=probe)
-        cost = price(self.network, low)
-        point = Point(
-            step=step, kept=kept, excess=reading.worst, seconds=cost.seconds, flops=cost.flops, casts=cost.casts
-        )
-        self.trail.append(point)
-        self.assignments[kept] = low
-        return point
+        return self._put(step, low, self.oracle.evaluate(low, probe=probe).worst)
+
+    def confirm(self, point: Point, target: float) -> Point:
+        """Evaluates an assignment of the trail on the samples that it has not been run on, while they meet the target."""
+        low = self.assignments[point.kept]
+        return self._put(point.step, low, self.oracle.confirm(low, target).worst)
+
+    def best(self, target: float, *, careful: bool = False) -> Point | None:
+        """The cheapest assignment that meets the target on the samples that it was run on; None if there is none.
+
+        Of those that are as fast within a hundredth, the one with the fewest FLOPs in full precision, then with the fewest
+        Casts. Everything in full precision comes last. `careful`: every flagged node is kept.
+        """
+        allowed = [
+            point
+            for point in self.trail
+            if point.excess <= target and not (careful and bool((self.assignments[point.kept] & self.pinned).any()))
+        ]
+        some = [point for point in allowed if point.kept != self.oracle.names] or allowed
+        least = min(some, key=lambda point: point.seconds, default=None)
+        tied = [point for point in some if least is None or self.as_fast(point.seconds, least)]
+        return min(tied, key=lambda one: (one.flops, one.casts, one.seconds, len(one.kept)), default=None)
+
+    def as_fast(self, seconds: float, point: Point) -> bool:
+        """Whether a modelled time is that of a point, for all that a roofline can tell."""
+        return seconds <= point.seconds * (1 + _TIE)
+
+    @property
+    def left(self) -> float:
+        """The evaluations of all search samples that may still be spent on something cheaper."""
+        return _ALLOWED - (self.oracle.passes - self.excused)
 
     @property
     def forced(self) -> np.ndarray:
         """The nodes whose operator does not take the format: bool, (nodes,)."""
         names = {flag.node for flag in self.flags if flag.blame == "operator"}
         return ~self.oracle.without(names)
+
+    def _put(self, step: str, low: np.ndarray, worst: float) -> Point:
+        kept = tuple(name for name, each in zip(self.oracle.names, low, strict=True) if not each)
+        known = next((place for place, point in enumerate(self.trail) if point.kept == kept), None)
+        if known is not None:
+            self.trail[known] = replace(self.trail[known], excess=worst)
+            return self.trail[known]
+        cost = price(self.network, low)
+        point = Point(step=step, kept=kept, excess=worst, seconds=cost.seconds, flops=cost.flops, casts=cost.casts)
+        self.trail.append(point)
+        self.assignments[kept] = low
+        return point
 
     @property
     def pinned(self) -> np.ndarray:
@@ -96,16 +134,14 @@ def find(finder: Finder, target: float, *, careful: bool = False) -> Found:
     """The cheapest assignment whose worst excess is at most `target`; `careful` keeps every flagged node."""
     spent = False
     try:
-        _search(finder, target, careful=careful)
+        while True:
+            _search(finder, target, careful=careful)
+            best = finder.best(target, careful=careful)
+            if best is None or finder.confirm(best, target).excess <= target:
+                break
     except Spent:
         spent = finder.spent = True
-    allowed = [
-        point
-        for point in finder.trail
-        if point.excess <= target and not (careful and bool((finder.assignments[point.kept] & finder.pinned).any()))
-    ]
-    whole = finder.oracle.names
-    best = min(allowed, key=lambda point: (point.kept == whole, point.seconds, len(point.kept)), default=None)
+    best = finder.best(target, careful=careful)
     if best is None:
         # Everything in full precision computes what the reference does: it needs no evaluation to be known.
         best = _all_full(finder)
@@ -121,7 +157,7 @@ def _search(finder: Finder, target: float, *, careful: bool) -> None:
         if not careful:
             _shrink(finder, target)
         return
-    _cut(finder, target, pinned)
+    cut_out(finder, target, pinned)
 
 
 def _shrink(finder: Finder, target: float) -> None:
@@ -131,66 +167,13 @@ def _shrink(finder: Finder, target: float) -> None:
     droppable = [
         flag.node for flag in finder.flags if flag.overflows and flag.blame != "operator" and flag.node in place
     ]
-    low = ~finder.pinned
+    low, before = ~finder.pinned, finder.oracle.passes
     for name in sorted(droppable, key=lambda one: (-seconds.get(one, 0.0), one)):
         tried = low.copy()
         tried[place[name]] = True
         if finder.evaluate(f"without {name}", tried).excess <= target:
             low = tried
-
-
-def _cut(finder: Finder, target: float, pinned: np.ndarray) -> None:
-    if finder.sensed is None:
-        candidates = [int(place) for place in np.flatnonzero(~pinned)]
-        finder.sensed = sense(
-            finder.oracle,
-            candidates,
-            target**2,
-            min(finder.sensing or len(candidates), len(candidates)),
-            lambda done, most: finder.progress("measuring sensitivities", done, most),
-        )
-    squared = finder.sensed.squared
-    optima = path(finder.network, squared, pinned)
-    first = next((at for at, one in enumerate(optima) if _predicted(one, squared) <= target**2), len(optima) - 1)
-    failing, passing = -1, len(optima)
-    probe = first
-    for number in range(_CUTS):
-        if passing - failing <= 1:
-            _narrow(finder, optima, (failing, passing), target, pinned, _CUTS - number)
-            return
-        finder.progress("cutting", number, _CUTS)
-        if finder.evaluate(f"cut {optima[probe].multiplier:.2g}", optima[probe].low).excess <= target:
-            passing = probe
-        else:
-            failing = probe
-        probe = (failing + passing) // 2
-
-
-def _narrow(
-    finder: Finder,
-    optima: list[Assignment],
-    ends: tuple[int, int],
-    target: float,
-    pinned: np.ndarray,
-    left: int,
-) -> None:
-    """Goes on between the last price that failed and the first that passed, as long as there are optima between."""
-    failing, passing = ends
-    if finder.sensed is None or failing < 0 or passing >= len(optima):
-        return
-    one, other = optima[failing], optima[passing]
-    for _ in range(left):
-        between = cheapest(finder.network, finder.sensed.squared, math.sqrt(one.multiplier * other.multiplier), pinned)
-        if any(np.array_equal(between.low, end.low) for end in (one, other)):
-            return
-        if finder.evaluate(f"cut {between.multiplier:.2g}", between.low).excess <= target:
-            other = between
-        else:
-            one = between
-
-
-def _predicted(assignment: Assignment, squared: np.ndarray) -> float:
-    return float(squared[assignment.low].sum())
+    finder.excused += finder.oracle.passes - before
 
 
 def _all_full(finder: Finder) -> Point:

@@ -20,6 +20,7 @@ import numpy as np
 from parityscope.case.formats.loader import call
 from parityscope.case.policy import budgets_for
 from parityscope.comparison import can_be_scores, measure_pair, measurements
+from parityscope.comparison.rows import aligner
 from parityscope.errors import ParityError
 from parityscope.records import Policy
 
@@ -55,11 +56,14 @@ def yardstick(
     functions: Mapping[str, UserFunction],
     references: Iterable[Mapping[str, np.ndarray]],
     floor: float | None,
+    matched: tuple[str, ...] = (),
 ) -> Yardstick:
     """Budgets with floors from the reference's outputs on the search samples, or `floor` for every output.
 
+    `matched` are outputs whose rows have no order of their own: they are paired before they are compared.
+
     Raises:
-        ParityError: no budget applies to any output.
+        ParityError: no budget applies to any output, or outputs to be matched share no axis of rows.
     """
     floors: dict[str, float] = {}
     held = list(references)
@@ -68,7 +72,7 @@ def yardstick(
             if array.dtype.kind == "f" and array.size:
                 own = FLOOR_SHARE * _rms(array) if floor is None else floor
                 floors[name] = max(floors.get(name, 0.0), own)
-    made = Yardstick(policy=Policy(budgets=budgets), functions=functions, floors=floors)
+    made = Yardstick(policy=Policy(budgets=budgets, matched=matched), functions=functions, floors=floors)
     if held and not _terms(made, held[0], held[0]):
         names = ", ".join(sorted({one.metric for one in budgets})) or "none"
         raise ParityError(
@@ -80,12 +84,14 @@ def yardstick(
 
 def excess(held: Yardstick, reference: Mapping[str, np.ndarray], candidate: Mapping[str, np.ndarray]) -> float:
     """The worst of all budgets on one sample, in units of the budget. Arrays: by output name, any shape."""
+    candidate = aligner(held.policy.matched)(reference, candidate)
     return max(_terms(held, reference, candidate), default=math.inf)
 
 
 def squared_error(held: Yardstick, reference: Mapping[str, np.ndarray], candidate: Mapping[str, np.ndarray]) -> float:
     """The sum over float outputs of (relative L2 error / budget)²; shares of differing elements for integers alone."""
     total = 0.0
+    candidate = aligner(held.policy.matched)(reference, candidate)
     floats = [name for name, array in reference.items() if array.dtype.kind == "f"]
     for name in floats or reference:
         error = (
@@ -162,7 +168,13 @@ def _over(value: float, perfect: float, limit: float) -> float:
 
 
 def _called(user: UserFunction, reference: Mapping[str, np.ndarray], side: Mapping[str, np.ndarray]) -> float:
-    value = call(user, user.function, dict(reference), dict(side), doing=f"the metric {user.text}")
+    try:
+        value = call(user, user.function, dict(reference), dict(side), doing=f"the metric {user.text}")
+    except ParityError as error:
+        # What a metric of ours says about the outputs is said to the reader as it stands.
+        if isinstance(error.__cause__, ParityError):
+            raise error.__cause__ from None
+        raise
     try:
         return float(value)
     except (TypeError, ValueError) as error:

@@ -6,9 +6,9 @@ The same assignment is never run twice on a sample. When the time or the number 
 raised.
 
 Of many samples a few decide. Those with the largest errors in the probes are *active*: sensitivities are measured on
-them, and an assignment that misses the budget on one of them is not run on the others. One that meets it is run on all;
-what turns out to be worse becomes active as well. So every error below the budget is the worst over all samples, and one
-above it a lower bound.
+them, and other assignments are run on them alone, until one sample misses the budget, which the next assignment is tried
+on first. The one that is to be chosen is confirmed on all; a sample that misses then becomes active as well. What all
+of this costs is `passes`: runs of the graph, divided by the number of search samples.
 """
 
 from __future__ import annotations
@@ -21,21 +21,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.repairs.search.judging import excess, squared_error
+from parityscope.repairs.search.reverse import cost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from parityscope.backends.switching import Switchboard
     from parityscope.case import Sample
     from parityscope.repairs.search.journal import Journal, Measured
     from parityscope.repairs.search.judging import Yardstick
+    from parityscope.repairs.search.reverse import Estimate, Reverse
 
 __all__ = ["ACTIVE", "Oracle", "Reading", "Spent"]
 
 # Of a text recogniser's lines one in ten is three times, one in a hundred twenty times as sensitive as the median one, in
 # single characters that hang in the balance; eight of a hundred and more reach into that tail. Chosen.
 ACTIVE = 8
-_ADDED = 2  # samples that one assignment makes active. Chosen
 
 
 class Spent(Exception):  # noqa: N818 - it reads as a state: `except Spent`
@@ -44,7 +45,7 @@ class Spent(Exception):  # noqa: N818 - it reads as a state: `except Spent`
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One evaluation: the excess, in units of the budget, of each sample that it was run on, by place."""
+    """One assignment: the excess, in units of the budget, of each sample that it has been run on so far, by place."""
 
     excess: Mapping[int, float]
 
@@ -93,26 +94,51 @@ class Oracle:
         self._journal = journal
         self._active = list(range(len(self._samples)))
         self._counted: set[bytes] = set()
-        self._known: dict[tuple[bytes, int], Measured] = {}
+        self._asked: set[tuple[bytes, int, bool]] = set()
+        self._reversed = 0.0
+        self._known: dict[bytes, dict[int, Measured]] = {}
         self._plain: dict[int, Mapping[str, np.ndarray]] = {}
 
+    @property
+    def passes(self) -> float:
+        """What was spent: runs of the switchable graph, an earlier search's among them, divided by the search samples."""
+        return (len(self._asked) + self._reversed) / len(self._samples)
+
+    @property
+    def samples(self) -> int:
+        """How many search samples there are."""
+        return len(self._samples)
+
+    @property
+    def active(self) -> int:
+        """How many samples are active."""
+        return len(self._active)
+
     def evaluate(self, low: np.ndarray, *, probe: bool = False) -> Reading:
-        """The errors with the nodes of `low` (bool, (nodes,)) in the format; a probe says which samples are active.
+        """The errors with the nodes of `low` (bool, (nodes,)) in the format, on the active samples up to the first that misses.
+
+        A probe is run on all samples, and says which of them are active.
 
         Raises:
             Spent: the search has used up what it was given.
             ParityError: the runtime fails.
         """
-        everything = range(len(self._samples))
-        over = self._excesses(low, everything if probe else self._active)
-        if probe:
-            self._active = _hardest(over, ACTIVE)
-        elif max(over.values()) <= 1:
-            worst = max(over.values())
-            rest = self._excesses(low, [place for place in everything if place not in over])
-            self._active += [place for place in _hardest(rest, _ADDED) if rest[place] > worst]
-            over |= rest
-        return Reading(excess=over)
+        if self._count(low) and probe:
+            self._active = _hardest({place: self._excess(low, place) for place in range(len(self._samples))}, ACTIVE)
+        else:
+            self._until(low, tuple(self._active), 1.0)
+        return self._reading(low)
+
+    def confirm(self, low: np.ndarray, limit: float) -> Reading:
+        """The errors on all samples, up to the first beyond `limit`, which becomes active.
+
+        Raises:
+            Spent: the search has used up what it was given.
+            ParityError: the runtime fails.
+        """
+        self._count(low)
+        self._until(low, (*self._active, *self._others()), limit)
+        return self._reading(low)
 
     def squared(self, low: np.ndarray) -> float:
         """The mean over the active samples of the squared error in units of the budget, away from the plain graph.
@@ -122,8 +148,27 @@ class Oracle:
             ParityError: the runtime fails.
         """
         self._count(low)
-        squares = [self._measured(low, place, squared=True)[1] or 0.0 for place in self._active]
+        squares = [self._measured(low, place, squared=True)[1] or 0.0 for place in sorted(self._active)]
         return sum(squares) / len(squares)
+
+    def estimated(self, reverse: Reverse, needed: int = 1) -> Estimate | None:
+        """Squared sensitivities of all nodes on the active samples by backward passes, counted as what they cost.
+
+        None where they cannot be had of at least `needed` nodes, or time or evaluations do not reach for them.
+
+        Raises:
+            ParityError: the runtime fails.
+        """
+        price = cost(reverse.passes)
+        if self.count + price > self._most or self._clock() >= self._deadline:
+            return None
+        places = sorted(self._active)
+        plain = [self._plain_outputs(place) for place in places]
+        found = reverse.estimate([self._samples[place] for place in places], plain, needed)
+        if found is not None:
+            self.count += price
+            self._reversed += price * len(places)
+        return found
 
     def plain_excess(self) -> float:
         """The worst excess with nothing low: what FP32 itself misses of the budget."""
@@ -142,25 +187,39 @@ class Oracle:
         """The assignment with everything low but the nodes called `names`: bool, (nodes,)."""
         return np.array([name not in names for name in self.names], np.bool_)
 
-    def _excesses(self, low: np.ndarray, places: Iterable[int]) -> dict[int, float]:
-        self._count(low)
-        return {place: self._measured(low, place, squared=False)[0] for place in places}
+    def _others(self) -> list[int]:
+        return [place for place in range(len(self._samples)) if place not in self._active]
 
-    def _count(self, low: np.ndarray) -> None:
-        """Counts an assignment that is evaluated for the first time."""
+    def _until(self, low: np.ndarray, places: Sequence[int], limit: float) -> None:
+        """Runs an assignment on these samples until one is beyond `limit`: it comes first from then on."""
+        for place in places:
+            if not self._excess(low, place) <= limit:
+                self._active = [place, *(one for one in self._active if one != place)]
+                return
+
+    def _excess(self, low: np.ndarray, place: int) -> float:
+        return self._measured(low, place, squared=False)[0]
+
+    def _reading(self, low: np.ndarray) -> Reading:
+        return Reading(excess={place: held[0] for place, held in sorted(self._known[_key(low)].items())})
+
+    def _count(self, low: np.ndarray) -> bool:
+        """Counts an assignment that is evaluated for the first time, and says whether it is."""
         key = _key(low)
         if key in self._counted:
-            return
+            return False
         if self.count >= self._most or self._clock() >= self._deadline:
             raise Spent
         self._counted.add(key)
         self.count += 1
+        return True
 
     def _measured(self, low: np.ndarray, place: int, *, squared: bool) -> Measured:
-        key = _key(low), place
-        known = self._known.get(key)
+        key = _key(low)
+        self._asked.add((key, place, squared))
+        known = self._known.setdefault(key, {}).get(place)
         if known is None and self._journal is not None:
-            known = self._journal.get(*key)
+            known = self._journal.get(key, place)
             self.resumed += known is not None
         if known is None or (squared and known[1] is None):
             self.runs += 1
@@ -168,8 +227,8 @@ class Oracle:
             over = excess(self._held, self._references[place], outputs)
             known = over, squared_error(self._held, self._plain_outputs(place), outputs) if squared else None
             if self._journal is not None:
-                self._journal.add(*key, known)
-        self._known[key] = known
+                self._journal.add(key, place, known)
+        self._known[key][place] = known
         return known
 
     def _plain_outputs(self, place: int) -> Mapping[str, np.ndarray]:

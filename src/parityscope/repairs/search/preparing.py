@@ -8,33 +8,38 @@ import math
 import platform
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic.simulation import simulate
-from parityscope.backends._onnxruntime import open_path, open_session
+from parityscope.arithmetic.float8 import IN_FP8
+from parityscope.backends._onnxruntime import open_path
 from parityscope.backends.recording import tensor_shapes
 from parityscope.backends.switching import Switchboard
+from parityscope.case.repeats import repeats_of
 from parityscope.errors import ParityError
+from parityscope.records import Skip
 from parityscope.repairs.search.costs import H200, read_profile
 from parityscope.repairs.search.finding import Finder
+from parityscope.repairs.search.folding import worst_all_low
+from parityscope.repairs.search.fp8 import product_scales, with_products
 from parityscope.repairs.search.front import pareto
 from parityscope.repairs.search.journal import Journal
-from parityscope.repairs.search.judging import excess, yardstick
+from parityscope.repairs.search.judging import yardstick
 from parityscope.repairs.search.network import network_of
 from parityscope.repairs.search.oracle import Oracle
 from parityscope.repairs.search.ranging import repaired
 from parityscope.repairs.search.records import Outcome
+from parityscope.repairs.search.reverse import Reverse
 from parityscope.repairs.search.splitting import check, margin_of, split
 
 if TYPE_CHECKING:
-    import numpy as np
+    from collections.abc import Mapping
 
+    from parityscope.arithmetic.float8 import Scalings
     from parityscope.backends._onnxruntime import Run
     from parityscope.backends.recording import Progress
     from parityscope.case import Inputs, Model, Sample
-    from parityscope.records import Skip
     from parityscope.repairs.search.judging import Yardstick
     from parityscope.repairs.search.network import Network
     from parityscope.repairs.search.ranging import Screened
@@ -58,6 +63,7 @@ class Work:
     held: Yardstick
     reference: Run
     screened: Screened
+    products: Mapping[str, Scalings]
     finder: Finder
     original: float
     skipped: tuple[Skip, ...]
@@ -74,17 +80,25 @@ def prepare(task: Task, folder: Path, progress: Progress) -> Work:
     """
     started = time.monotonic()
     skipped = check(task)
-    search, held_out = split(task)
+    search, held_out, repeated = _distinct(*split(task))
     margin = margin_of(task, len(search))
     reference = reference_of(task)
     samples = list(search)
     references = [reference(sample.arrays) for sample in samples]
-    held = yardstick(task.budgets, task.functions, references, task.floor)
-    screened = repaired(task, search, references, margin, folder, progress)
+    held = yardstick(task.budgets, task.functions, references, task.floor, task.matched)
+    screened = repaired(task, search, references, margin, held, folder, progress)
     seconds = {"screen": time.monotonic() - started}
-    board = Switchboard(screened.model.graph(), task.low, threads=task.threads, folder=screened.model.path.parent)
+    products = _products(task, screened.model, search, margin, progress)
+    board = Switchboard(
+        screened.model.graph(),
+        task.labels.storage,
+        threads=task.threads,
+        folder=screened.model.path.parent,
+        products=products,
+        full=task.labels.full,
+    )
     names = [node.name for node in board.graph.nodes]
-    network = _network(task, screened.model, samples[0], names)
+    network = _network(task, screened.model, samples[0], names, products)
     journal = None if task.journal is None else Journal(task.journal, _described(task, screened.model, search, held))
     oracle = Oracle(
         board,
@@ -95,7 +109,7 @@ def prepare(task: Task, folder: Path, progress: Progress) -> Work:
         deadline=started + task.seconds,
         journal=journal,
     )
-    original = _before(task, samples, references, held) if screened.edits else math.nan
+    original = worst_all_low(task.model, task, search, references, held) if screened.edits else math.nan
     return Work(
         task=task,
         folder=folder,
@@ -105,13 +119,36 @@ def prepare(task: Task, folder: Path, progress: Progress) -> Work:
         held=held,
         reference=reference,
         screened=screened,
-        finder=Finder(oracle=oracle, network=network, flags=screened.flags, progress=progress, sensing=task.sensing),
+        products=products,
+        finder=Finder(
+            oracle=oracle,
+            network=network,
+            flags=screened.flags,
+            progress=progress,
+            sensing=task.sensing,
+            reverse=_reverse(task, screened.model, held, products),
+        ),
         original=original,
-        skipped=(*skipped, *board.graph.notes),
+        skipped=(*skipped, *repeated, *board.graph.notes),
         journal=journal,
         started=started,
         seconds=seconds,
     )
+
+
+def _distinct(search: Inputs, held_out: Inputs) -> tuple[Inputs, Inputs, tuple[Skip, ...]]:
+    """The held-out samples without those that repeat another's inputs, a search sample's or their own."""
+    repeats = repeats_of((*search, *held_out))
+    again = [index for index in held_out.indices if index in repeats]
+    if not again:
+        return search, held_out, ()
+    kept = replace(held_out, indices=tuple(index for index in held_out.indices if index not in repeats))
+    skip = Skip(
+        what=f"{len(again)} held-out sample{'s' * (len(again) != 1)}, as {held_out.sample(again[0]).name}",
+        reason="the same inputs as another sample's: counted twice they would prove nothing more",
+        fix="give other samples",
+    )
+    return search, kept, (skip,)
 
 
 def reference_of(task: Task) -> Run:
@@ -123,6 +160,7 @@ def outcome_of(work: Work, verdict: Verdict, statement: str) -> Outcome:
     """The outcome with everything that is known whatever was chosen."""
     trail = tuple(work.finder.trail)
     sensed = work.finder.sensed
+    before = work.screened.evaluations + (not math.isnan(work.original))
     first = next((point.excess for point in trail if point.step == "all low"), math.nan)
     return Outcome(
         verdict=verdict,
@@ -138,13 +176,46 @@ def outcome_of(work: Work, verdict: Verdict, statement: str) -> Outcome:
         all_low=first if math.isnan(work.original) else work.original,
         search_samples=work.search.indices,
         held_out=work.held_out.indices,
-        evaluations=work.finder.oracle.count + (not math.isnan(work.original)),
+        evaluations=work.finder.oracle.count + before,
         sensing=sensed.evaluations if sensed else 0,
         runs=work.finder.oracle.runs,
         resumed=work.finder.oracle.resumed,
+        passes=work.finder.oracle.passes + before,
+        excused=work.finder.excused,
+        screens=1 + work.screened.screens,
         skipped=(*work.skipped, *work.screened.skipped),
         seconds={**work.seconds, "total": time.monotonic() - work.started},
     )
+
+
+def _reverse(task: Task, model: Model, held: Yardstick, products: Mapping[str, Scalings]) -> Reverse:
+    return Reverse(
+        graph=model.graph,
+        low=task.labels.storage,
+        held=held,
+        folder=model.path.parent,
+        threads=task.threads,
+        seed=task.seed,
+        products=products,
+    )
+
+
+def _products(task: Task, model: Model, search: Inputs, margin: float, progress: Progress) -> dict[str, Scalings]:
+    """The scales of the products that may be in FP8; none where none is asked for.
+
+    Raises:
+        ParityError: it is asked for, and there is no product that could be.
+    """
+    if not task.labels.eighths:
+        return {}
+    found = product_scales(model, search, margin, task.memory, max(1, task.threads or 2), progress)
+    if not found and task.labels.storage == "f32":
+        raise ParityError(
+            "no product of this model can be in FP8: kernels take sums and results whose lengths are multiples of 16",
+            where=str(task.model.path),
+            fix="use --low f16 or --low bf16",
+        )
+    return found
 
 
 def _described(task: Task, model: Model, search: Inputs, held: Yardstick) -> str:
@@ -158,15 +229,21 @@ def _described(task: Task, model: Model, search: Inputs, held: Yardstick) -> str
         "versions": [version, onnxruntime.__version__, platform.machine()],
         "model": [task.model.sha256, model.sha256, task.low, task.threads],
         "inputs": [search.sha256, list(search.indices)],
+        "scaled": margin_of(task, len(search)).hex() if task.labels.eighths else "",
         "budgets": [[one.output, one.metric, one.limit.hex()] for one in task.budgets],
+        "matched": list(task.matched),
         "floors": {name: floor.hex() for name, floor in held.floors.items()},
+        "metrics": [one.text for one in task.functions.values()],
         "functions": [hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()],
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def _network(task: Task, model: Model, sample: Sample, decisions: list[str]) -> Network:
+def _network(
+    task: Task, model: Model, sample: Sample, everything: list[str], products: Mapping[str, Scalings]
+) -> Network:
     graph = model.graph()
+    decisions = [name for name in everything if not (name.endswith(IN_FP8) and name.removesuffix(IN_FP8) in products)]
     names = {node.name for node in graph.graph}
     unknown = [name for name in decisions if name not in names]
     if unknown:
@@ -177,14 +254,10 @@ def _network(task: Task, model: Model, sample: Sample, decisions: list[str]) -> 
         )
     shapes = tensor_shapes(model, sample, list(model.sites))
     shapes |= {name: array.shape for name, array in sample.arrays.items()}
-    measured = read_profile(task.profile, task.low) if task.profile is not None else {}
-    return network_of(graph, decisions, shapes, H200, measured)
-
-
-def _before(task: Task, samples: list[Sample], references: list[dict[str, np.ndarray]], held: Yardstick) -> float:
-    """The worst excess of the model as it is given, with everything low."""
-    simulated = simulate(task.model.graph(), task.low)
-    run = open_session(simulated.model, threads=task.threads, optimization="disabled", folder=task.model.path.parent)
-    return max(
-        excess(held, reference, run(sample.arrays)) for sample, reference in zip(samples, references, strict=True)
-    )
+    hardware = H200 if task.labels.full == "f32" else replace(H200, full=H200.tf32)
+    measured = read_profile(task.profile, task.labels.storage) if task.profile is not None else {}
+    network = network_of(graph, decisions, shapes, hardware, measured)
+    if not products:
+        return network
+    places = {name: place for place, name in enumerate(everything)}
+    return with_products(network, products, places, shapes, model.graph(), hardware)

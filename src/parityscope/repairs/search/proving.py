@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic.simulation import detype
+from parityscope.arithmetic.simulation import detype, simulate
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.switching import Switchboard
 from parityscope.case.inputs import Sample
@@ -29,6 +29,8 @@ from parityscope.repairs.search.records import Certificate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
+
+    import onnx_ir as ir
 
     from parityscope.backends._onnxruntime import Run
     from parityscope.backends.recording import Progress
@@ -50,28 +52,37 @@ class Draws:
     again: Run
 
 
-def draws_of(written: Model, threads: int, kept: tuple[str, Collection[str]] | None = None) -> Draws:
+def draws_of(written: Model, threads: int, kept: tuple[str, Collection[str]] | None = None, full: str = "f32") -> Draws:
     """Fresh sessions of the file, faithful to its types.
 
     A file without types of its own is run as a runtime would convert it: `kept` says to which format, and which nodes
-    it leaves in FP32.
+    it leaves in FP32. `full` is what products in FP32 take their operands in.
 
     Raises:
         ParityError: the runtime refuses it.
     """
     folder = written.path.parent
     if kept is not None:
-        return _converted(written, kept[0], kept[1], threads)
+        return _converted(written, kept[0], kept[1], threads, full)
+
+    def graph() -> ir.Model:
+        return (detype(written.graph()) if full == "f32" else simulate(written.graph(), full)).model
+
     return Draws(
-        plain=open_session(detype(written.graph()).model, threads=threads, folder=folder),
-        again=open_session(detype(written.graph()).model, threads=1, optimization="disabled", folder=folder),
+        plain=open_session(graph(), threads=threads, folder=folder),
+        again=open_session(graph(), threads=1, optimization="disabled", folder=folder),
     )
 
 
-def _converted(written: Model, low: str, kept: Collection[str], threads: int) -> Draws:
+def _converted(written: Model, low: str, kept: Collection[str], threads: int, full: str) -> Draws:
     def opened(threads: int, optimization: str) -> Run:
         board = Switchboard(
-            written.graph(), low, threads=threads, optimization=optimization, folder=written.path.parent
+            written.graph(),
+            low,
+            threads=threads,
+            optimization=optimization,
+            folder=written.path.parent,
+            full=full,
         )
         assignment = np.array([node.name not in kept for node in board.graph.nodes], np.bool_)
         return lambda arrays: board.run(Sample(index=0, name="", arrays=arrays), assignment)

@@ -3,32 +3,43 @@
 Repairs are the plug-ins of `parityscope.repairs`; each is asked about the flagged nodes and says itself where it
 applies. What is blamed on a parameter is repaired at all such nodes at once; a tensor at a time, the largest first,
 because one change of scale moves all of its neighbours.
+
+A Clip at the format's bound is tried last, where everything low gives NaN or infinities and the search samples prove that
+saturation does no harm; the tensor before it is not flagged any more. Scales are folded twice where it makes a difference
+(`folding`).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from parityscope.arithmetic import format_named
 from parityscope.backends._onnxruntime import open_session
 from parityscope.errors import ParityError
 from parityscope.records import Skip
 from parityscope.repairs import Repair, repairs
+from parityscope.repairs.saturate_activation import CLIPPED, saturation_proof
+from parityscope.repairs.search.folding import folded, worst_all_low
 from parityscope.repairs.search.judging import relative_error
 from parityscope.repairs.search.records import Edit, Flag
 from parityscope.repairs.search.screen import flagged, ranges_of
 from parityscope.repairs.search.splitting import reduced_value
 from parityscope.repairs.search.staging import applied, finding_of, staged
+from parityscope.repairs.search.within import flagged_within
 from parityscope.repairs.search.writing import unwritable_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     import numpy as np
+    import onnx_ir as ir
 
     from parityscope.backends.recording import Progress
     from parityscope.case import Inputs, Model
+    from parityscope.repairs.search.judging import Yardstick
     from parityscope.repairs.search.records import Task
 
 __all__ = ["Screened", "repaired"]
@@ -37,18 +48,24 @@ _TRIALS = 16  # chosen: each costs one FP32 run over all tensors of the search s
 # How far an equivalent FP32 graph may be away: some hundred roundings to FP32 in a row. Chosen, as in the contract of
 # repairs; the budget itself is measured from the original's outputs all the same.
 _SAME_FUNCTION = 1e-4
+_SATURATE = "saturate_activation"
 _CODES = {"parameter": "RNG001", "activation": "RNG002", "operator": "CST001"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Screened:
-    """The copy that is searched, what was changed in it, and what is still flagged."""
+    """The copy that is searched, what was changed in it, and what is still flagged.
+
+    `screens` counts FP32 runs over all search samples, `evaluations` simulated ones.
+    """
 
     model: Model
     edits: tuple[Edit, ...]
     flags: tuple[Flag, ...]
     first: tuple[Flag, ...]
     skipped: tuple[Skip, ...]
+    screens: int
+    evaluations: int
 
 
 def repaired(
@@ -56,6 +73,7 @@ def repaired(
     search: Inputs,
     references: Sequence[Mapping[str, np.ndarray]],
     margin: float,
+    held: Yardstick,
     folder: Path,
     progress: Progress,
 ) -> Screened:
@@ -65,13 +83,21 @@ def repaired(
     first = flags = work.screen(model)
     edits: tuple[Edit, ...] = ()
     skipped: list[Skip] = []
-    trials = 0
-    known = sorted(repairs().values(), key=lambda one: (not one.exact, not one.cost.startswith("none"), one.name))
+    trials, screens = 0, 1
+    known = sorted(repairs().values(), key=_order)
+    runs = 0
     for repair in known if task.range_repairs else []:
         refused: set[str] = set()
-        while trials < _TRIALS and (more := _edits(task, repair, model, flags, refused)):
+        if repair.name == _SATURATE:
+            if not any(work.saturates(flag) for flag in flags):
+                continue
+            runs += 1
+            if math.isfinite(worst_all_low(model, task, search, references, held)):
+                continue
+        while trials < _TRIALS and (more := _edits(work, repair, model, flags, refused)):
             trials += 1
             tried = work.trial(edits + more, trials)
+            screens += not isinstance(tried, Skip)
             if isinstance(tried, Skip):
                 skipped.append(tried)
             if isinstance(tried, Skip) or len(tried[1]) >= len(flags):
@@ -79,7 +105,18 @@ def repaired(
                 continue
             model, flags = tried
             edits += more
-    return Screened(model=model, edits=edits, flags=flags, first=first, skipped=tuple(skipped))
+    both = folded(task, search, references, held, (model, edits), folder)
+    if both.edits != edits:
+        flags = work.screen(both.model, both.edits)
+    return Screened(
+        model=both.model,
+        edits=both.edits,
+        flags=flags,
+        first=first,
+        skipped=tuple(skipped),
+        screens=screens + (both.edits != edits),
+        evaluations=runs + both.evaluations,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,11 +128,38 @@ class _Work:
     folder: Path
     progress: Progress
 
-    def screen(self, model: Model) -> tuple[Flag, ...]:
+    def screen(self, model: Model, edits: tuple[Edit, ...] = ()) -> tuple[Flag, ...]:
+        """What is flagged in the copy with these edits, but for tensors that were proved to saturate without harm."""
         ranges = ranges_of(model, self.search, self.task.memory, max(1, self.task.threads or 2), self.progress)
         graph = model.graph()
-        unwritable = unwritable_nodes(graph, self.task.low) if self.task.typed else ()
-        return flagged(graph, ranges, self.task.low, self.margin, unwritable)
+        unwritable = self._unwritable(graph)
+        clipped = [str(edit.details.get("tensor")) for edit in edits if edit.repair == _SATURATE]
+        harmless = {*clipped, *(f"{tensor}{CLIPPED}" for tensor in clipped)}
+        low, threads = self.task.labels.storage, max(1, self.task.threads or 2)
+        within = flagged_within(model, self.search, ranges, low, self.margin, threads)
+        found = flagged(graph, ranges, low, self.margin, unwritable, within)
+        return tuple(flag for flag in found if not (self.saturates(flag, self.margin) and flag.tensor in harmless))
+
+    def saturates(self, flag: Flag, margin: float = 1.0) -> bool:
+        """Whether a node is flagged for an activation that is beyond the format's largest number, or nearly."""
+        return flag.blame == "activation" and flag.value * margin > format_named(self.task.labels.storage).largest
+
+    def _unwritable(self, graph: ir.Model) -> Collection[str]:
+        """The nodes without a low format; a search for products alone writes none."""
+        low = self.task.labels.storage
+        return unwritable_nodes(graph, low) if self.task.typed and low != "f32" else ()
+
+    def proof(self, model: Model, tensor: str) -> dict[str, Any]:
+        """What a Clip of a tensor at the format's bounds does to the FP32 outputs on the search samples."""
+        arrays = (sample.arrays for sample in self.search)
+        return saturation_proof(
+            model.graph(),
+            tensor,
+            arrays,
+            limit=_SAME_FUNCTION,
+            number_format=self.task.labels.storage,
+            folder=model.path.parent,
+        )
 
     def trial(self, edits: tuple[Edit, ...], number: int) -> tuple[Model, tuple[Flag, ...]] | Skip:
         """The copy with these edits and what is flagged in it, or why it is no repair."""
@@ -115,11 +179,12 @@ class _Work:
                 same = relative_error(reference, outputs[name], 0.0) <= _SAME_FUNCTION
             if not same and not self.task.consents:
                 return Skip(what=what, reason=f"it changed {name} in FP32 by more than {_SAME_FUNCTION:g}")
-        return model, self.screen(model)
+        return model, self.screen(model, edits)
 
 
-def _edits(task: Task, repair: Repair, model: Model, flags: tuple[Flag, ...], refused: set[str]) -> tuple[Edit, ...]:
+def _edits(work: _Work, repair: Repair, model: Model, flags: tuple[Flag, ...], refused: set[str]) -> tuple[Edit, ...]:
     """The edits that a repair makes of a copy: all parameters', or one tensor's."""
+    task = work.task
     graph = applied(model.graph(), ())
     found: list[Edit] = []
     for flag in sorted(flags, key=lambda one: (one.blame != "parameter", -one.value, one.node)):
@@ -129,12 +194,27 @@ def _edits(task: Task, repair: Repair, model: Model, flags: tuple[Flag, ...], re
             "node": flag.node,
             "value": flag.value,
             "reaches": flag.value,
-            "format": task.low,
+            "format": task.labels.storage,
             "consents": list(task.consents),
             ("parameter" if flag.blame == "parameter" else "tensor"): flag.tensor,
         }
+        if repair.name == _SATURATE:
+            # The tensor overflows on its way to what reads it, not where it is read.
+            if not work.saturates(flag) or not _gives(graph, flag):
+                continue
+            details["proof"] = work.proof(model, flag.tensor)
         code = _CODES[flag.blame]
         note = repair.apply(graph, finding_of(code, details, flag.text))
         if note is not None:
             found.append(Edit(repair=repair.name, code=code, node=flag.node, note=note, details=details))
     return tuple(found)
+
+
+def _order(repair: Repair) -> tuple[bool, bool, bool, str]:
+    """Exact repairs first, then those that cost nothing; the one that holds for the samples alone comes last."""
+    return repair.name == _SATURATE, not repair.exact, not repair.cost.startswith("none"), repair.name
+
+
+def _gives(graph: ir.Model, flag: Flag) -> bool:
+    """Whether the flagged node makes the tensor."""
+    return any(node.name == flag.node and any(one.name == flag.tensor for one in node.outputs) for node in graph.graph)

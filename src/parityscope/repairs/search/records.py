@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+from parityscope.repairs.search.labels import labels_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from parityscope.case import Inputs, Model
     from parityscope.case.formats.loader import UserFunction
     from parityscope.records import Budget, Skip
+    from parityscope.repairs.search.labels import Labels
 
 __all__ = ["Certificate", "Edit", "Flag", "Kept", "Outcome", "Point", "Task", "Verdict"]
 
@@ -29,9 +32,10 @@ _NO_FUNCTIONS: Mapping[str, UserFunction] = MappingProxyType({})
 class Task:
     """What is asked.
 
-    `low` is the format ("f16" or "bf16"); `functions` are metrics of the user's by name; `margin` divides every budget
-    while searching (0: 1.3 with several search samples, 1.5 with fewer than three); `search_samples` and `held_out`
-    count samples (0: chosen); `sensing` bounds the evaluations for sensitivities (0: as many as nodes); `seconds` and
+    `low` is the format: "f16", "bf16", "f8e4m3", or several of them ("f8e4m3,f16"); `functions` are metrics of the user's
+    by name; `matched` are outputs whose rows have no order; `margin` divides every budget while searching (0: 1.3 with
+    several search samples, 1.5 with fewer than three); `search_samples` and `held_out` count samples (0: chosen);
+    `sensing` bounds the evaluations for sensitivities (0: as many as nodes); `seconds` and
     `evaluations` end the search early; `pick` takes that row of the Pareto
     front (0: the cheapest that passes); `typed` writes types and Casts into the model, else it stays in FP32 for a
     runtime that converts by itself; `consents` names repairs that change the function and were agreed to; `profile` is a
@@ -45,6 +49,7 @@ class Task:
     budgets: tuple[Budget, ...]
     functions: Mapping[str, UserFunction] = field(default_factory=lambda: _NO_FUNCTIONS)
     floor: float | None = None
+    matched: tuple[str, ...] = ()
     search_samples: int = 0
     held_out: int = 0
     margin: float = 0.0
@@ -60,6 +65,15 @@ class Task:
     journal: Path | None = None
     memory: int = 512 << 20
     threads: int = 0
+
+    @property
+    def labels(self) -> Labels:
+        """What `low` means.
+
+        Raises:
+            ParityError: it means nothing that can be searched.
+        """
+        return labels_of(self.low)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,20 +109,24 @@ class Edit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """A node kept in full precision. `sensitivity` is its squared error in units of the budget, NaN if unmeasured."""
+    """A node kept out of the low format. `sensitivity` is its squared error in units of the budget, NaN if unmeasured.
+
+    `format` is what it is kept in: FP32, or BF16 where that is another choice.
+    """
 
     node: str
     op_type: str
     reason: str
     sensitivity: float = math.nan
+    format: str = "f32"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
     """An assignment that was evaluated.
 
-    `excess` is the worst measured error over the search samples in units of the budget (above 1 misses it, and then it
-    need not have been run on all of them);
+    `excess` is the worst measured error in units of the budget: over all search samples for the one that is chosen, over
+    the hardest of them for others, of which those that miss the budget (above 1) are not run on any more;
     `seconds` the modelled time of one inference; `flops` the share of multiply-accumulates left in full precision;
     `casts` the Casts that the graph needs.
     """
@@ -146,7 +164,11 @@ class Certificate:
 class Outcome:
     """What a search found. `front` is the Pareto front of `trail`, cheapest first; `chosen` one of them.
 
+    `scales` are those of the computed operands of what is in FP8, by product and input.
     `runs` counts runs of the switchable graph on one sample, `resumed` those that an interrupted search had made before.
+    `passes` is what all of them cost, in evaluations of all search samples (an assignment is not run on a sample that
+    decides nothing), and `excused` what of it went into sensitivities and flagged nodes; `screens` counts FP32 runs over
+    all search samples: the reference, and a screen for each range repair that was tried.
     """
 
     verdict: Verdict
@@ -169,7 +191,11 @@ class Outcome:
     sensing: int = 0
     runs: int = 0
     resumed: int = 0
+    passes: float = 0.0
+    excused: float = 0.0
+    screens: int = 0
     casts_written: int | None = None
+    scales: Mapping[str, Mapping[str, float]] = field(default_factory=lambda: MappingProxyType({}))
     blocks: tuple[str, ...] = ()
     skipped: tuple[Skip, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))

@@ -11,6 +11,7 @@ Resize) is kept by engines.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic import format_named
@@ -23,7 +24,7 @@ from parityscope.forecast.parameters import changed_parameters
 from parityscope.repairs.search.records import Flag
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     import onnx_ir as ir
 
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
     from parityscope.case import Inputs, Model
     from parityscope.forecast.records import ChangedParameter, Range
 
-__all__ = ["flagged", "ranges_of"]
+__all__ = ["flagged", "ranges_of", "vanishing"]
+
+_NONE: Mapping[str, Flag] = MappingProxyType({})
 
 # Operators and inputs that a zero sends to infinity or NaN; and the root, which makes of squares that vanished a zero where
 # a number of the format stood: sqrt(x²) is 0 in FP16 for every x below 1.7e-4.
@@ -55,18 +58,23 @@ def ranges_of(model: Model, inputs: Inputs, memory: int, threads: int, progress:
 
 
 def flagged(
-    model: ir.Model, ranges: Mapping[str, Range], low: str, margin: float, unwritable: Collection[str] = ()
+    model: ir.Model,
+    ranges: Mapping[str, Range],
+    low: str,
+    margin: float,
+    unwritable: Collection[str] = (),
+    within: Mapping[str, Flag] = _NONE,
 ) -> tuple[Flag, ...]:
     """The nodes of the main graph that must stay in full precision, each once, in topological order.
 
     `model` has uniquely named nodes; `margin` is by how much another sample may exceed the ranges seen; `unwritable`
-    are the nodes whose operator has no such format.
+    are the nodes whose operator has no such format; `within` are flags of nodes with bodies (`within.flagged_within`).
     """
     infer_types(model)
     number_format = format_named(low)
     parameters = {one.name: one for one in changed_parameters(model, number_format)}
     exact = exact_uses(model)
-    vanishing = _vanishing(model, ranges, number_format)
+    lost = vanishing(model.graph, lambda value: ranges.get(str(value.name)), number_format)
     found: list[Flag] = []
     for index, node in enumerate(computing(model)):
         name = node_name(node, index)
@@ -74,7 +82,8 @@ def flagged(
             *_by_operator(node, name, unwritable, number_format),
             *_by_parameter(node, name, parameters, exact, number_format),
             *_by_activation(node, name, ranges, exact, number_format, margin),
-            *_by_underflow(node, name, vanishing, number_format),
+            *_by_underflow(node, name, lost, number_format),
+            *([within[name]] if name in within else []),
         )
         found.extend(reasons[:1])
     return tuple(found)
@@ -134,27 +143,27 @@ def _by_activation(
         )
 
 
-def _by_underflow(
-    node: ir.Node, name: str, vanishing: Mapping[ir.Value, float], number_format: Format
-) -> Iterator[Flag]:
+def _by_underflow(node: ir.Node, name: str, lost: Mapping[ir.Value, float], number_format: Format) -> Iterator[Flag]:
     for value in (*node.outputs, *node.inputs):
-        if value is not None and value in vanishing:
+        if value is not None and value in lost:
             yield Flag(
                 node=name,
                 op_type=node.op_type,
                 blame="activation",
-                text=f"{vanishing[value]:.3g} becomes 0 in {number_format.title} on its way to a denominator, logarithm or root",
+                text=f"{lost[value]:.3g} becomes 0 in {number_format.title} on its way to a denominator, logarithm or root",
                 tensor=str(value.name),
-                value=vanishing[value],
+                value=lost[value],
             )
 
 
-def _vanishing(model: ir.Model, ranges: Mapping[str, Range], number_format: Format) -> dict[ir.Value, float]:
-    """Tensors with elements that round to zero and reach a pole, with their smallest magnitude."""
+def vanishing(
+    nodes: Iterable[ir.Node], range_of: Callable[[ir.Value], Range | None], number_format: Format
+) -> dict[ir.Value, float]:
+    """Tensors with elements that round to zero and reach a pole among `nodes`, with their smallest magnitude."""
     found: dict[ir.Value, float] = {}
     stack = [
         node.inputs[_POLES[node.op_type]]
-        for node in model.graph
+        for node in nodes
         if node.op_type in _POLES and len(node.inputs) > _POLES[node.op_type]
     ]
     seen: set[ir.Value] = set()
@@ -163,7 +172,7 @@ def _vanishing(model: ir.Model, ranges: Mapping[str, Range], number_format: Form
         if value is None or value in seen or constant_tensor(value) is not None:
             continue
         seen.add(value)
-        held = ranges.get(str(value.name))
+        held = range_of(value)
         # Exact zeros are the model's own; only what becomes zero by rounding is lost.
         if held is not None and held.smallest and held.to_zero(number_format) < 0:
             found[value] = held.smallest

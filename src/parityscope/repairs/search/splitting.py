@@ -15,6 +15,7 @@ import numpy as np
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.errors import ParityError
 from parityscope.records import Skip
+from parityscope.repairs.search.labels import labels_of
 from parityscope.repairs.search.proving import LEVELS, needed
 
 if TYPE_CHECKING:
@@ -23,9 +24,8 @@ if TYPE_CHECKING:
     from parityscope.case import Inputs
     from parityscope.repairs.search.records import Task
 
-__all__ = ["LOWS", "MARGINS", "check", "margin_of", "reduced_value", "split"]
+__all__ = ["MARGINS", "check", "margin_of", "reduced_value", "split"]
 
-LOWS = ("f16", "bf16")
 _SEARCHED = 4  # chosen: what sensitivities are averaged over; on a text recogniser three generalized and one did not
 # Where samples abound: rare sensitive ones are to be among them, and only the hardest are run every time. Chosen.
 _SEARCHED_OF_MANY = 64
@@ -72,10 +72,11 @@ def check(task: Task) -> tuple[Skip, ...]:
     Raises:
         ParityError: the format is not one that can be searched, or the model already computes in a lower one.
     """
-    if task.low not in LOWS:
+    labels = labels_of(task.low)
+    if (labels.eighths or labels.second) and not task.typed:
         raise ParityError(
-            f"{task.low} cannot be searched: ONNX has no operators that compute in it",
-            fix=f"use --low {' or --low '.join(LOWS)}",
+            f"{labels.title} has to be written into the model: no runtime converts to several formats by itself",
+            fix="leave --types f32 out",
         )
     graph = task.model.graph()
     reduced = reduced_value(graph)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic import format_named
+from parityscope.arithmetic.float8 import IN_FP8
 from parityscope.noise import noise_floor
 from parityscope.repairs.search.network import price
 from parityscope.repairs.search.records import Kept
@@ -43,7 +43,7 @@ def kept_nodes(
             Kept(
                 node=name,
                 op_type=types.get(name, ""),
-                reason=why.get(name) or _by_error(squared),
+                reason=why.get(name) or _by_error(squared, eighth=name.endswith(IN_FP8)),
                 sensitivity=math.nan if name in why else squared,
             )
         )
@@ -76,27 +76,31 @@ def told_floor(task: Task, search: Inputs) -> str:
     return ""
 
 
-def said(task: Task, point: Point, network: Network, edits: int, certificate: Certificate) -> str:
-    """The outcome in words."""
-    title, nodes = format_named(task.low).title, network.decisions
-    kept = len(point.kept)
+def said(task: Task, point: Point, network: Network, edits: int, certificate: Certificate, brain: int = 0) -> str:
+    """The outcome in words; `brain` of the kept nodes are in BF16."""
+    title, nodes = task.labels.title, network.decisions
+    eighths = sum(vertex.name.endswith(IN_FP8) for vertex in network.vertices)
+    beyond = sum(name.endswith(IN_FP8) for name in point.kept)
+    kept, others = len(point.kept) - beyond - brain, nodes - eighths
     changed = f"after {edits} range repair{'' if edits == 1 else 's'} " if edits else ""
-    what = (
-        f"no node is left in FP32 {changed}".rstrip()
-        if not kept
-        else f"{kept} of {nodes} nodes stay in FP32 {changed}({point.flops:.1%} of the FLOPs)"
-    )
+    what = f"{eighths - beyond} of {eighths} products are in FP8" if eighths else ""
+    what += ", and " if eighths and others else ""
+    if others and not kept:
+        what += f"no node is left in FP32 {changed}".rstrip()
+    elif others:
+        what += f"{kept} of {others} nodes stay in FP32 {changed}({point.flops:.1%} of the FLOPs)"
+    what += f", {brain} {'is' if brain == 1 else 'are'} in BF16" if brain else ""
     full = price(network, np.zeros(nodes, np.bool_)).seconds
     slow = " By the cost model it is hardly faster than FP32." if point.seconds > _HARDLY * full else ""
     return f"{title}: {what}. {certificate.statement}{slow}"
 
 
-def _by_error(squared: float) -> str:
+def _by_error(squared: float, *, eighth: bool = False) -> str:
     if math.isnan(squared):
         return "its error was not measured"
     if math.isinf(squared):
         return "an output is not finite with it in low precision, or it was not measured"
     share = math.sqrt(squared)
     if share < _SMALL:
-        return "cheaper in FP32 than the Casts around it"
+        return "FP8 saves it no time" if eighth else "cheaper in FP32 than the Casts around it"
     return f"its rounding alone makes {share:.2g} times the error that the budget allows"

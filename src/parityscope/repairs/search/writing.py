@@ -7,6 +7,7 @@ never replaced.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.element_types import infer_types
@@ -15,14 +16,16 @@ from parityscope.arithmetic.typed import typed_model
 from parityscope.case.graph import computing, node_name
 from parityscope.errors import ParityError
 from parityscope.records import Skip
+from parityscope.repairs.search.fp8 import chosen_products
 from parityscope.repairs.search.staging import save
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     import onnx_ir as ir
 
+    from parityscope.arithmetic.float8 import Scalings
     from parityscope.case import Model
     from parityscope.repairs.search.records import Kept
 
@@ -44,13 +47,21 @@ def unwritable_nodes(model: ir.Model, low: str) -> frozenset[str]:
     return frozenset(name for name, held in formats.items() if held == "f32")
 
 
-def typed_names(model: ir.Model, low: str) -> frozenset[str]:
+def typed_names(model: ir.Model, low: str, products: Mapping[str, Scalings] = MappingProxyType({})) -> frozenset[str]:
     """The nodes that have a format of their own in a typed model."""
-    return frozenset(typed_model(model, low, {}).formats)
+    return frozenset(typed_model(model, low, {}, products=products).formats)
 
 
-def write(staged: Model, low: str, kept: Sequence[Kept], path: Path, *, typed: bool) -> Written:
-    """Writes the assignment to `path`.
+def write(
+    staged: Model,
+    low: str,
+    kept: Sequence[Kept],
+    path: Path,
+    *,
+    typed: bool,
+    products: Mapping[str, Scalings] = MappingProxyType({}),
+) -> Written:
+    """Writes the assignment to `path`: nodes in `low` but for the kept ones, and `products` in FP8 but for the kept ones.
 
     Raises:
         ParityError: a kept node does not exist.
@@ -59,11 +70,16 @@ def write(staged: Model, low: str, kept: Sequence[Kept], path: Path, *, typed: b
     if not typed:
         save(graph, path)
         return Written(path=path, casts=None, notes=_to_tell(kept))
-    deciding = typed_names(graph, low)
+    eighths = chosen_products(products, {one.node for one in kept})
+    if low == "f32" and not eighths:
+        save(graph, path)
+        return Written(path=path, casts=0, notes=())
+    deciding = typed_names(graph, low, eighths)
     infer_types(graph)
+    held = {one.node: one.format for one in kept}
     reasons = {one.node: one.reason for one in kept if one.node in deciding}
     reasons |= dict.fromkeys(_only_read_by(graph, reasons), "all that read it stay in FP32")
-    made = typed_model(graph, low, dict.fromkeys(reasons, "f32"), reasons=reasons)
+    made = typed_model(graph, low, {name: held.get(name, "f32") for name in reasons}, reasons=reasons, products=eighths)
     save(made.model, path)
     return Written(path=path, casts=made.casts, notes=made.notes)
 

@@ -1,0 +1,167 @@
+"""Products in FP8 E4M3: which can be, and the scales that bring their operands into the format's range.
+
+Each operand x of a product is stored as x / s rounded to E4M3 (saturating), and multiplied as that times s: one scale s
+a tensor for activations, one for each channel of what comes out for weights. Engines accumulate in FP32, and the
+product's own result is of the type around it.
+
+Scales are powers of two: the least with largest / s <= 448. Division and multiplication by them are exact in FP32, FP16
+and BF16 alike, so that the same rounding follows in all of them; a floating-point format loses nothing by it but at
+its ends, of which the upper one is never left and the lower one lies 2^15 below. They stay within 2^-14 and 2^7, where
+FP16 holds both the scale (normal) and 448 times it.
+
+Which products: Conv, Gemm and MatMul whose dimensions that are summed over and that come out are multiples of 16 (cuBLAS
+library, table of FP8 matrix multiplication: 16-byte alignment of every dimension), convolutions without groups
+(TensorRT 10.3 release notes, limitations: no FP8 kernels for group and depthwise convolutions).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from parityscope.arithmetic._attributes import integer
+from parityscope.arithmetic._graphs import constant_tensor
+from parityscope.arithmetic.formats import FORMATS
+from parityscope.arithmetic.primitives import rounding_nodes
+from parityscope.arithmetic.rounding import round_to
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from parityscope.arithmetic.primitives import Rewriting
+
+__all__ = ["IN_FP8", "Scaling", "Scalings", "dequantized", "scaling_nodes", "scalings_of"]
+
+IN_FP8 = " in FP8"  # behind the name of a node: the decision that its operands are rounded to E4M3
+E4M3 = FORMATS["f8e4m3"]
+_ALIGNED = 16
+_SMALLEST, _LARGEST = 2.0**-14, 2.0**7
+_OPERANDS = (0, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Scaling:
+    """The scale of an operand: float32, () for a whole tensor, or (channels,) along `axis`."""
+
+    scale: np.ndarray
+    axis: int = 0
+
+    def along(self, rank: int) -> np.ndarray:
+        """The scale in a shape that broadcasts over a tensor of this rank."""
+        return (
+            self.scale.reshape([-1 if axis == self.axis else 1 for axis in range(rank)])
+            if self.scale.ndim
+            else self.scale
+        )
+
+
+Scalings = dict[int, Scaling]  # by input of the product
+
+
+def scalings_of(
+    model: ir.Model, largest: Mapping[str, float], shapes: Mapping[str, Sequence[int]]
+) -> dict[str, Scalings]:
+    """The scales of every product of the main graph that can be in FP8, by the name of the node.
+
+    Args:
+        model: A graph with unique node names.
+        largest: The largest magnitude of each activation, over the samples and with whatever margin is wanted.
+        shapes: Dimensions of activations on a sample.
+    """
+    found = {}
+    for node in model.graph:
+        if node.op_type in {"Conv", "Gemm", "MatMul"} and node.domain in {"", "ai.onnx"} and _aligned(node, shapes):
+            held = {index: _scaling(node, index, largest) for index in _OPERANDS}
+            scalings = {index: one for index, one in held.items() if one is not None}
+            if len(scalings) == len(_OPERANDS):
+                found[node.name or ""] = scalings
+    return found
+
+
+def dequantized(array: np.ndarray, scaling: Scaling) -> np.ndarray:
+    """What a product reads in the place of `array` (float32 or float64, any shape)."""
+    scale = scaling.along(array.ndim).astype(array.dtype)
+    rounded: np.ndarray = round_to(array / scale, E4M3, overflow="saturate") * scale
+    return rounded
+
+
+def scaling_nodes(value: ir.Value, scaling: Scaling, work: Rewriting) -> list[ir.Node]:
+    """Nodes, in order, that make of a computed `value` (float32) what a product reads in its place."""
+    scale = float(scaling.scale)
+    inverse, back = (_number(number, work) for number in (1.0 / scale, scale))
+    down = _multiplied(value, inverse, work.names.fresh(value.name, "scaled"))
+    saturating = replace(work, overflow="saturate")
+    rounded = rounding_nodes(down.outputs[0], E4M3, work.names.fresh(value.name, "rounded"), saturating)
+    up = _multiplied(rounded[-1].outputs[0], back, work.names.fresh(value.name, "fp8"))
+    return [down, *rounded, up]
+
+
+def _multiplied(value: ir.Value, factor: ir.Value, name: str) -> ir.Node:
+    node = ir.Node("", "Mul", [value, factor], num_outputs=1, name=f"parityscope::{name}")
+    node.outputs[0].name, node.outputs[0].type, node.outputs[0].shape = name, value.type, value.shape
+    return node
+
+
+def _number(number: float, work: Rewriting) -> ir.Value:
+    """A constant of the main graph, made once."""
+    name = f"parityscope::power::{number.hex()}"
+    held = work.model.graph.initializers
+    if name not in held:
+        tensor = ir.tensor(np.array(number, np.float32), name=name)
+        made = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape([]), const_value=tensor)
+        work.model.graph.register_initializer(made)
+    return held[name]
+
+
+def _scaling(node: ir.Node, index: int, largest: Mapping[str, float]) -> Scaling | None:
+    value = node.inputs[index]
+    tensor = constant_tensor(value) if value is not None else None
+    if value is None or value.dtype != ir.DataType.FLOAT:
+        return None
+    if tensor is None:
+        size = largest.get(str(value.name), math.nan)
+        return Scaling(scale=_powers(np.array(size))) if math.isfinite(size) else None
+    array = np.abs(tensor.numpy())
+    axis = _channels(node, index, array.ndim)
+    others = tuple(each for each in range(array.ndim) if each != axis)
+    size = array.max(axis=others if axis >= 0 else None, initial=0.0)
+    return Scaling(scale=_powers(size), axis=max(axis, 0)) if np.isfinite(size).all() else None
+
+
+def _channels(node: ir.Node, index: int, rank: int) -> int:
+    """The axis of a constant operand that comes out; -1 where one scale is for all of it."""
+    if node.op_type == "Conv":
+        return 0 if index == 1 else -1
+    if node.op_type == "Gemm" and index == 1:
+        return 0 if integer(node, "transB", 0) else 1
+    return 1 if node.op_type == "MatMul" and index == 1 and rank == 2 else -1
+
+
+def _powers(largest: np.ndarray) -> np.ndarray:
+    """The least powers of two that are at least `largest` / 448, within their bounds. Of 0 it is the least of all."""
+    wanted = np.maximum(np.asarray(largest, np.float64) / E4M3.largest, _SMALLEST)
+    return np.minimum(np.exp2(np.ceil(np.log2(wanted))), _LARGEST).astype(np.float32)
+
+
+def _aligned(node: ir.Node, shapes: Mapping[str, Sequence[int]]) -> bool:
+    """Whether what is summed over and what comes out are multiples of what kernels take."""
+    sizes = [_dimensions(node.inputs[index], shapes) for index in _OPERANDS]
+    first, second = sizes
+    if first is None or second is None or min(len(first), len(second)) < 2:
+        return False
+    if node.op_type == "Conv":
+        return integer(node, "group", 1) == 1 and second[0] % _ALIGNED == 0 and second[1] % _ALIGNED == 0
+    depth = first[0] if integer(node, "transA", 0) else first[-1]
+    width = second[-2] if integer(node, "transB", 0) else second[-1]
+    return depth % _ALIGNED == 0 and width % _ALIGNED == 0
+
+
+def _dimensions(value: ir.Value | None, shapes: Mapping[str, Sequence[int]]) -> Sequence[int] | None:
+    tensor = constant_tensor(value) if value is not None else None
+    if tensor is not None:
+        return [int(dim) for dim in tensor.shape.numpy()]
+    return shapes.get(str(value.name)) if value is not None else None

@@ -1,0 +1,151 @@
+"""Beyond the cuts: local improvement of an assignment under a bound on its predicted error, without a single run.
+
+Cuts give the optima of time plus a price times error: the corners of the lower hull of error against time. The cheapest
+assignment under a bound may lie between two corners, where no price leads. From an assignment that keeps the bound the
+best move is made again and again until none makes it cheaper: nodes that follow each other in topological order (1, 2, 4
+... of them), or a connected region of kept or of low nodes, change their side. So a kept region is dropped where the
+error has room for it, and a small low one between kept ones is filled in where that saves more in Casts than it costs.
+
+Everything is by the model: the sum of squared sensitivities for the error, `pricing` for the time. What comes out is a
+proposal, to be evaluated. Beside what was found it starts from the shortest prefix and the shortest suffix that keep the
+bound: one border through the network takes the fewest Casts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.repairs.search.network import OUTSIDE, resolved
+from parityscope.repairs.search.pricing import Pricer, pricer_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from parityscope.repairs.search.network import Network
+
+__all__ = ["Improver", "improver_of", "runs_of"]
+
+_WORK = 3e8  # assignments times nodes that one proposal may look at. Chosen: eight seconds on a chain of 3000 nodes
+_CELLS = 1 << 23  # of them in one product: 64 MB of floats. Chosen
+# What a Cast costs beyond its time, as a share of the whole model's time in FP32. Chosen: of two assignments that are
+# otherwise equal within a thousandth, as roofs are never exact, the one with fewer borders is taken.
+_EACH_CAST = 1e-3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Improver:
+    """A network with the squared sensitivities of its decisions: float64, (decisions,); `pinned`: bool, always full."""
+
+    network: Network
+    pricer: Pricer
+    squared: np.ndarray
+    pinned: np.ndarray
+    each_cast: float
+
+    def cheapest(self, bound: float, starts: Iterable[np.ndarray]) -> np.ndarray | None:
+        """The cheapest assignment found whose predicted squared error is at most `bound`: bool, (decisions,).
+
+        `starts` are assignments to begin with; those beyond the bound are left out. None if nothing keeps it.
+        """
+        begun = [*starts, *runs_of(self.squared, self.pinned, bound)]
+        unique = {low.tobytes(): low for low in begun if self.predicted(low) <= bound}
+        found = [self._improved(low, bound, _WORK / len(unique)) for low in unique.values()]
+        return min(found, key=self.cost, default=None)
+
+    def predicted(self, low: np.ndarray) -> float:
+        """The squared error that the additive model predicts; infinite where a pinned node is low."""
+        return math.inf if bool((low & self.pinned).any()) else float(self.squared[low].sum())
+
+    def cost(self, low: np.ndarray) -> float:
+        """Modelled seconds, Casts weighed a little more."""
+        return float(self._costs(low[None])[0])
+
+    def _errors(self, low: np.ndarray) -> np.ndarray:
+        """The predicted squared errors of assignments without pinned nodes: float64, (assignments,)."""
+        rows = max(1, _CELLS // max(1, low.shape[1]))
+        parts = [low[at : at + rows] @ self.squared for at in range(0, len(low), rows)]
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+    def _costs(self, low: np.ndarray) -> np.ndarray:
+        return self.pricer.seconds(low, each_cast=self.each_cast)
+
+    def _improved(self, low: np.ndarray, bound: float, work: float) -> np.ndarray:
+        """The end of the steepest descent from `low`."""
+        current, cost, done = low, self.cost(low), 0.0
+        while done < work:
+            moved = np.array(list(self._moves(current)), np.bool_).reshape(-1, low.size)
+            moved = moved[self._errors(moved) <= bound]
+            done += moved.size + 1
+            costs = self._costs(moved)
+            if not costs.size or costs.min() >= cost * (1 - 1e-9):
+                break
+            best = int(costs.argmin())
+            current, cost = moved[best], float(costs[best])
+        return current
+
+    def _moves(self, low: np.ndarray) -> Iterator[np.ndarray]:
+        """The neighbours of an assignment, pinned nodes full."""
+        count, length = low.size, 1
+        while length <= count:
+            # Long segments are not moved by single nodes: a quarter of their length.
+            for begin in range(0, count - length + 1, max(1, length // 4)):
+                for value in (True, False):
+                    yield from self._with(low, slice(begin, begin + length), value=value)
+            length *= 2
+        for region in self._regions(low):
+            yield from self._with(low, region, value=not low[region[0]])
+
+    def _with(self, low: np.ndarray, places: slice | list[int], *, value: bool) -> Iterator[np.ndarray]:
+        moved = low.copy()
+        moved[places] = value
+        moved &= ~self.pinned
+        if not np.array_equal(moved, low):
+            yield moved
+
+    def _regions(self, low: np.ndarray) -> list[list[int]]:
+        """The connected sets of more than one deciding node with the same side, as their places."""
+        vertices, root = self.network.vertices, list(range(len(self.network.vertices)))
+
+        def top(vertex: int) -> int:
+            while root[vertex] != vertex:
+                root[vertex] = root[root[vertex]]
+                vertex = root[vertex]
+            return vertex
+
+        side = resolved(self.network, low)
+        for wire in self.network.wires:
+            for reader in wire.consumers:
+                if OUTSIDE not in (wire.producer, reader) and side[wire.producer] == side[reader]:
+                    root[top(reader)] = top(wire.producer)
+        held: dict[int, list[int]] = {}
+        for index, vertex in enumerate(vertices):
+            if vertex.decision is not None:
+                held.setdefault(top(index), []).append(vertex.decision)
+        return [places for places in held.values() if len(places) > 1]
+
+
+def improver_of(network: Network, squared: np.ndarray, pinned: np.ndarray) -> Improver:
+    """What improves assignments of a network; an infinite sensitivity pins its node."""
+    whole = sum(vertex.times.full for vertex in network.vertices)
+    return Improver(
+        network=network,
+        pricer=pricer_of(network),
+        squared=np.where(np.isfinite(squared), squared, 0.0),
+        pinned=pinned | ~np.isfinite(squared),
+        each_cast=_EACH_CAST * whole,
+    )
+
+
+def runs_of(squared: np.ndarray, pinned: np.ndarray, bound: float) -> Iterator[np.ndarray]:
+    """The shortest prefix and the shortest suffix in full precision, beside the pinned nodes, that keep the bound."""
+    count = squared.size
+    held = np.where(pinned, 0.0, squared)
+    after = np.concatenate([np.cumsum(held[::-1])[::-1], [0.0]])
+    before = np.concatenate([[0.0], np.cumsum(held)])
+    places = np.arange(count)
+    yield (places >= int(np.argmax(after <= bound))) & ~pinned
+    yield (places < count - int(np.argmax(before[::-1] <= bound))) & ~pinned
