@@ -278,7 +278,9 @@ def test_golden(name: str, suffix: str) -> None:
 
 def test_json_is_strict_sorted_and_has_the_documented_keys() -> None:
     parsed = strict(as_json.render(documents.detector(16)))
-    documented = "candidate environment findings model outputs reference refuted sequence skipped suspects unexplained verdict"
+    documented = (
+        "candidate environment findings model outputs reference refuted sequence skipped suspects unexplained verdict"
+    )
     assert list(parsed) == ["schema", *documented.split()]
     assert parsed["suspects"][0]["site"]["node"] == "p2o.BatchNormalization.1"
     assert parsed["suspects"][0]["introduced"] > 100 * parsed["suspects"][0]["inherited"]
