@@ -39,13 +39,14 @@ import numpy as np
 
 from parityscope.checks import Check, Correction, Example, Nearest, Proposal, Result
 from parityscope.checks._common import number
+from parityscope.checks._conversion import worst
 from parityscope.checks._preprocessing.images import image_of, image_steps
 from parityscope.checks._preprocessing.pictures import pictures_of
 from parityscope.checks._preprocessing.repairing import repair_details, repairs_of, said_of_precision
 from parityscope.checks._preprocessing.searching import Question, search
 from parityscope.checks._preprocessing.steps import ORIGINAL, PLACING, UNEXPLAINED, apply_steps, said
 from parityscope.checks._preprocessing.tokens import token_steps, tokens_of
-from parityscope.checks._reproducing import NEAR, arrived, clean_inputs, nonsense_fits, wrong_samples
+from parityscope.checks._reproducing import NEAR, arrived, clean_inputs, nonsense_fits, refuted, wrong_samples
 from parityscope.comparison.rows import aligner
 from parityscope.errors import ParityError
 from parityscope.noise import FLOAT32_ROUNDING
@@ -131,6 +132,11 @@ def _test(
     steps: Sequence[Step],
     experiment: Experiment,
 ) -> Result:
+    if bench.converted is not None:
+        # The reference is the network before its conversion: inputs that give the deployment's outputs in the file are the same.
+        left = worst(scene, bench, bench.converted, bench.candidate)
+        if left.fits:
+            return refuted(experiment, left, "the file on these very inputs gives what the deployment gave")
     candidate = [dict(bench.candidate(index)) for index in bench.samples[: len(samples)]]
     bounds = {
         pair.site.tensor: margin_of(scene.declared) * _expected(pair.expected, scene.declared)
