@@ -154,6 +154,8 @@ def test_a_model_in_eight_bits_without_its_original(tmp_path: Path, capsys: pyte
         [
             "evaluate",
             str(tmp_path / "low.onnx"),
+            "--study",
+            str(tmp_path / "study"),
             "--reference",
             str(tmp_path / "model.onnx"),
             "--inputs",
@@ -188,7 +190,18 @@ def test_lifted_it_is_what_its_weights_say(tmp_path: Path, capsys: pytest.Captur
     assert np.linalg.norm(found - expected) <= 1e-3 * np.linalg.norm(expected)  # the bias is in FP16
     ir.save(written, tmp_path / "low.onnx")
     np.savez(tmp_path / "x.npz", x=numbers())
-    code = exit_of(["evaluate", str(tmp_path / "low.onnx"), "--inputs", str(tmp_path / "x.npz"), "--format", "json"])
+    code = exit_of(
+        [
+            "evaluate",
+            str(tmp_path / "low.onnx"),
+            "--inputs",
+            str(tmp_path / "x.npz"),
+            "--format",
+            "json",
+            "--study",
+            str(tmp_path / "lifted"),
+        ]
+    )
     assert code in {0, 1}
     assert json.loads(capsys.readouterr().out)
 
