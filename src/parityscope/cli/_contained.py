@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from typing import TYPE_CHECKING
 
+from parityscope.cli._supervise import forked
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -29,15 +29,7 @@ def contained(work: Callable[[], int], log: Path, title: str) -> int:
         return work()
     from parityscope.cli import guarded
 
-    sys.stdout.flush()
-    sys.stderr.flush()
-    child = os.fork()
-    if child == 0:
-        status = guarded(work)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
-    _, status = os.waitpid(child, 0)
+    _, status = os.waitpid(forked(lambda: guarded(work)), 0)
     if os.WIFEXITED(status):
         return os.WEXITSTATUS(status)
     from parityscope.backends._process import last_words

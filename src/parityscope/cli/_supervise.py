@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-__all__ = ["supervised"]
+__all__ = ["forked", "supervised"]
 
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 # A terminal's Ctrl-C reaches both processes and the parent passes its own on: that is one interruption, not two. Chosen
@@ -35,6 +35,23 @@ def supervised(work: Callable[[], int]) -> int:
     """The exit code of `work`, run in a child process where that is possible."""
     if not hasattr(os, "fork") or os.environ.get("PARITYSCOPE_NO_FORK"):
         return work()
+    status = _wait(forked(work))
+    if os.WIFEXITED(status):
+        return os.WEXITSTATUS(status)
+    name = signal.Signals(os.WTERMSIG(status)).name
+    if name == "SIGINT":
+        return Exit.INTERRUPTED
+    print(f"parityscope: a runtime crashed: the process was killed by {name}; no study was written", file=sys.stderr)
+    print(
+        f"  fix:   run the candidate in a process of its own (isolate=on in the target) to see which; {_MEMORY};\n"
+        "         the same command with the same --study goes on with the tensors that were recorded",
+        file=sys.stderr,
+    )
+    return Exit.UNUSABLE
+
+
+def forked(work: Callable[[], int]) -> int:
+    """The number of a child process that does `work`, exits with its code, and ends when this process does."""
     sys.stdout.flush()
     sys.stderr.flush()
     child = os.fork()
@@ -50,19 +67,7 @@ def supervised(work: Callable[[], int]) -> int:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(int(status))
-    status = _wait(child)
-    if os.WIFEXITED(status):
-        return os.WEXITSTATUS(status)
-    name = signal.Signals(os.WTERMSIG(status)).name
-    if name == "SIGINT":
-        return Exit.INTERRUPTED
-    print(f"parityscope: a runtime crashed: the process was killed by {name}; no study was written", file=sys.stderr)
-    print(
-        f"  fix:   run the candidate in a process of its own (isolate=on in the target) to see which; {_MEMORY};\n"
-        "         the same command with the same --study goes on with the tensors that were recorded",
-        file=sys.stderr,
-    )
-    return Exit.UNUSABLE
+    return child
 
 
 def _prepare() -> None:
