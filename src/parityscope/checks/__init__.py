@@ -128,6 +128,9 @@ class Scene:
     `tensors` holds the compared tensors by name; `graph` is the reference's, to be read only. `explanations` says of the
     leading suspects which arithmetic or which other function their introduced error is, by tensor.
 
+    `spread` is how far two runs of the candidate on one sample are apart, `changing` the part of the squared error (0 to 1)
+    that differs from run to run.
+
     `policy` is what the verdict was made by (None: nothing is known of it), `environments` what the reference's and the
     candidate's runtimes said of themselves, `real` real samples to hold the inputs against, where the user gave some.
     `sequence` is how the error grew over repeated calls, where both sides were called so. `own` is what the deployment
@@ -149,6 +152,7 @@ class Scene:
     explanations: Mapping[str, Explanation] = field(default_factory=lambda: MappingProxyType({}))
     executed_graph: ExecutedGraph | None = None
     spread: float = 0.0
+    changing: float = 0.0
     disturbance: float = 0.0
     lab: Lab | None = None
     bench: Bench | None = None

@@ -78,6 +78,7 @@ def document(parts: Parts) -> dict[str, Any]:
                 "executed": run.executed.executed if run.executed else "",
                 "declared": case.policy.declared,
                 "spread": run.spread,
+                "changing": run.changing,
                 "disturbance": parts.layers.localization.disturbance if parts.layers else None,
                 "executed_layers": [asdict(layer) for layer in run.executed.layers] if run.executed else [],
             },

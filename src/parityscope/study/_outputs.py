@@ -16,8 +16,10 @@ from parityscope.comparison import can_be_scores, channel_axis, measure_pair
 from parityscope.comparison.rows import aligner
 from parityscope.comparison.tolerance import count_outside, merge_outside
 from parityscope.errors import ParityError
+from parityscope.noise import FLOAT32_ROUNDING
 from parityscope.prediction import distance
 from parityscope.records import Skip
+from parityscope.study._variation import part_that_changes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,12 +46,15 @@ _SHAPES = "let the candidate run at the batch size of the samples, or give sampl
 class OutputRun:
     """Statistics of every output over all samples, with each sample's own error; the candidate's spread; times.
 
+    `spread` is the worst relative L2 distance between two runs of the candidate on the first sample, and where it is above
+    rounding `changing` the part of the squared error that differs from run to run (0 to 1; 0 where nothing varies).
     `outside` holds the outputs that the policy has a tolerance for: no statistics could tell that count afterwards.
     """
 
     statistics: Mapping[str, Statistics]
     per_sample: Mapping[str, tuple[tuple[int, float], ...]]
     spread: float
+    changing: float
     skipped: tuple[Skip, ...]
     reference_seconds: float
     candidate_seconds: float
@@ -122,6 +127,7 @@ def run_outputs(
             statistics=totals,
             per_sample={name: tuple(found) for name, found in errors.items()},
             spread=spread,
+            changing=part_that_changes(case, ours, theirs, pairing, progress) if spread > FLOAT32_ROUNDING else 0.0,
             skipped=tuple(skipped),
             reference_seconds=seconds[0],
             candidate_seconds=seconds[1],

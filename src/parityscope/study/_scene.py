@@ -50,6 +50,7 @@ def scene_of(known: Known, explanations: Mapping[str, Explanation], executed: st
         explanations=explanations,
         executed_graph=run.executed,
         spread=run.spread,
+        changing=run.changing,
         disturbance=layers.localization.disturbance if layers else 0.0,
         lab=_lab(case, layers) if layers else None,
         policy=case.policy,

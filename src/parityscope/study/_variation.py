@@ -1,0 +1,83 @@
+"""How much of a candidate's error changes from run to run, where its answers vary.
+
+With reference r, an error that is the same each time b and one that changes n_i of variance s2, two runs c_i = r + b + n_i
+have E|c_1 - c_2|^2 = 2 s2 and E|c_i - r|^2 = |b|^2 + s2, so that |c_1 - c_2|^2 / (|c_1 - r|^2 + |c_2 - r|^2), summed over
+several pairs of runs, estimates the part of the squared error that changes. One pair alone would not do: of an output with k
+degrees of freedom the ratio of pure noise is 1 with a standard deviation of 1 / sqrt(k).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from parityscope.comparison import measure_pair
+from parityscope.comparison.rows import aligner
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+
+    from parityscope.backends import Session
+    from parityscope.backends.recording import Progress
+    from parityscope.case import Case
+    from parityscope.comparison import Statistics
+
+__all__ = ["part_that_changes"]
+
+# Pairs of runs. Chosen: noise in a single number, the worst case, then has a ratio below 1/8, which is where RUN001 no longer
+# calls it a cause, once in 2,000 (X / (X + Y) < 1/16 of two chi-squared variables with 8 degrees of freedom: Beta(4, 4)).
+_PAIRS = 8
+
+
+def part_that_changes(
+    case: Case, reference: Session, candidate: Session, pairing: Mapping[str, str], progress: Progress
+) -> float:
+    """The part of the squared error that differs between runs of the candidate, from 0 to 1, by its worst output.
+
+    Runs behind the comparison, so that what a candidate keeps from the call before is not changed for it.
+
+    Raises:
+        ParityError: a side cannot run.
+    """
+    align = aligner(case.policy.matched, pairing)
+    indices = case.inputs.indices
+    changed, whole = 0.0, 0.0
+    for place in range(_PAIRS):
+        progress("repeating runs that vary", place, _PAIRS)
+        sample = case.inputs.sample(indices[place % len(indices)])
+        expected = reference.run(sample)
+        runs = [align(expected, candidate.run(sample)) for _ in range(2)]
+        found = [
+            _squares(expected[value.name], *(run[pairing.get(value.name, value.name)] for run in runs))
+            for value in case.model.outputs
+            if value.name in expected and all(pairing.get(value.name, value.name) in run for run in runs)
+        ]
+        # Of each sample the worst output counts: one that is right but for rounding may vary as a whole.
+        between, errors = max(found, key=lambda one: one[1], default=(0.0, 0.0))
+        changed, whole = changed + between, whole + errors
+    progress("repeating runs that vary", _PAIRS, _PAIRS)
+    if math.isinf(changed):
+        return 1.0
+    return min(1.0, changed / whole) if whole else 0.0
+
+
+def _squares(expected: np.ndarray, first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
+    """|first - second|^2 and |first - expected|^2 + |second - expected|^2, in units of |expected|^2.
+
+    Of integers the share of unequal elements. Infinite where one has a number and the other none, or another shape.
+    """
+    try:
+        ones = [measure_pair(*pair, channel_axis=None) for pair in ((expected, first), (expected, second))]
+        between = measure_pair(first, second, channel_axis=None)
+    except ValueError:
+        return math.inf, math.inf
+    scale = ones[0].floats.moments.reference2 if ones[0].floats else 1.0
+    return _square(between) / (scale or 1.0), sum(_square(one) for one in ones) / (scale or 1.0)
+
+
+def _square(found: Statistics) -> float:
+    if found.floats is None:
+        return found.mismatch_share
+    return math.inf if found.floats.disagreeing else found.floats.moments.error2
