@@ -18,8 +18,9 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP)
 	@$(BIN)/python bench/demo.py
 
+# One process a core, each with whole files, so that what a file prepares is prepared once.
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

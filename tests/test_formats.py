@@ -170,6 +170,20 @@ def test_no_damaged_npz_gives_a_traceback_or_other_values(
             assert found == wanted
 
 
+def test_an_npz_whose_directory_swallowed_an_array_is_damaged(tmp_path: Path) -> None:
+    """A length in the directory that reaches over the second entry: zipfile lists one array and is content."""
+    np.savez(tmp_path / "a.npz", x=np.zeros(3), k=np.zeros(2))
+    data = bytearray((tmp_path / "a.npz").read_bytes())
+    first, second = (data.index(b"PK\x01\x02", start) for start in (0, data.index(b"PK\x01\x02") + 4))
+    data[first + 32 : first + 34] = (data.index(b"PK\x05\x06") - second).to_bytes(2, "little")  # length of its comment
+    (tmp_path / "a.npz").write_bytes(data)
+    with zipfile.ZipFile(tmp_path / "a.npz") as archive:
+        assert archive.namelist() == ["x.npy"]
+    for read in (lambda path: open_npz([path], "here").names(0), lambda path: list(read_stacked_npz(path))):
+        with pytest.raises(ParityError, match="lists 1 arrays and says that it holds 2"):
+            read(tmp_path / "a.npz")
+
+
 # ---- safetensors
 
 

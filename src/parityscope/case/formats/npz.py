@@ -8,6 +8,8 @@ is verified. The layout: a zip of `<tensor name>.npy`; numpy's documentation of 
 from __future__ import annotations
 
 import contextlib
+import os
+import struct
 import zipfile
 from typing import IO, TYPE_CHECKING, Any
 
@@ -23,6 +25,12 @@ if TYPE_CHECKING:
 __all__ = ["open_npz", "read_stacked_npz", "write_npz"]
 
 _SUFFIX = ".npy"
+
+# The record that ends a zip (APPNOTE.TXT 4.3.16): its signature, and the number of entries, 65535 in large archives, which
+# hold the number in another record.
+_END_OF_DIRECTORY = struct.Struct("<4s6xH10x")
+_SIGNATURE = b"PK\x05\x06"
+_COUNTED_ELSEWHERE = 0xFFFF
 
 
 def open_npz(paths: Sequence[Path], origin: str) -> Stored:
@@ -87,12 +95,23 @@ def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 @contextlib.contextmanager
 def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
-    try:
-        archive = zipfile.ZipFile(path)
-    except UNREADABLE as error:
-        raise unreadable(path, error) from error
-    with archive:
+    with contextlib.ExitStack() as stack:
+        try:
+            archive = stack.enter_context(zipfile.ZipFile(path))
+            _check_count(archive, path)
+        except UNREADABLE as error:
+            raise unreadable(path, error) from error
         yield archive
+
+
+def _check_count(archive: zipfile.ZipFile, path: Path) -> None:
+    """A length in the directory that is too large swallows the entries behind it, and zipfile does not count them."""
+    with path.open("rb") as file:
+        file.seek(-(_END_OF_DIRECTORY.size + len(archive.comment)), os.SEEK_END)
+        signature, count = _END_OF_DIRECTORY.unpack(file.read(_END_OF_DIRECTORY.size))
+    listed = len(archive.namelist())
+    if signature == _SIGNATURE and count not in (listed, _COUNTED_ELSEWHERE):
+        raise zipfile.BadZipFile(f"its directory lists {listed} arrays and says that it holds {count}")
 
 
 def _members(archive: zipfile.ZipFile, path: Path) -> dict[str, str]:
