@@ -6,6 +6,9 @@ behind every operator, and the weights; `sim:tf32` rounds the inputs of products
 runs as it is typed: its float16 and bfloat16 values are rounded to their own formats, which ONNX Runtime itself does
 not do on a CPU.
 
+**Quantized products.** `sim:int8` and `sim:fp8` quantize what products read, with the scales that follow from
+`dynamic_range`: the largest magnitude of each activation, as JSON or as a calibration cache of TensorRT's.
+
 **Fusion.** An engine that keeps a chain of operators in registers rounds less often, and keeps some operators in FP32.
 `profile=openvino`, `onnxruntime-cuda` or `tensorrt` rounds where that engine would; without one every operator rounds.
 
@@ -101,6 +104,7 @@ def prepare(
 
 
 def _simulation(model: Model, target: Target) -> Simulation:
+    from parityscope.arithmetic.quantized import QUANTIZED
     from parityscope.arithmetic.simulation import detype, simulate
     from parityscope.backends._operators import library
 
@@ -108,6 +112,8 @@ def _simulation(model: Model, target: Target) -> Simulation:
     overflow = target.option("overflow", "infinity")
     if overflow not in _OVERFLOW:
         raise ParityError(f"overflow={overflow!r} is not known", fix=f"use overflow={'|'.join(_OVERFLOW)}")
+    if target.precision in QUANTIZED:
+        return _quantized(model, target, compiled=compiled)
     if target.precision:
         bounded = target.option("range", "format")
         if bounded not in {"format", "unbounded"}:
@@ -125,6 +131,22 @@ def _simulation(model: Model, target: Target) -> Simulation:
     if "overflow" in dict(target.options):
         raise ParityError("a model that runs as it is typed rounds no weights", fix="leave overflow= out, or add :f16")
     return detype(model.graph(), compiled=compiled)
+
+
+def _quantized(model: Model, target: Target, *, compiled: bool) -> Simulation:
+    from parityscope.arithmetic.quantizing import quantize_products
+    from parityscope.case.formats.dynamic_ranges import dynamic_ranges
+
+    given = target.option("dynamic_range")
+    if not given:
+        raise ParityError(
+            f"sim:{target.precision} needs the largest magnitudes of activations",
+            fix=f"add ?dynamic_range=calibration.cache, or let parityscope predict --formats {target.precision} find them",
+        )
+    senseless = [name for name in ("overflow", "profile", "range") if name in dict(target.options)]
+    if senseless:
+        raise ParityError(f"quantized products have no {senseless[0]}=", fix=f"leave {senseless[0]}= out")
+    return quantize_products(model.graph(), target.precision, dynamic_ranges(given), compiled=compiled)
 
 
 def _names(model: ir.Model) -> set[str]:
@@ -145,13 +167,14 @@ BACKEND = Backend(
     name="sim",
     title="Simulation of reduced precision (ONNX Runtime CPU)",
     options={
+        "dynamic_range": "for int8 and fp8: the largest magnitude of each activation, a file or JSON",
         "optimization": "disabled, basic, extended or all (default): what ONNX Runtime does with the graph that simulates",
         "overflow": "weights beyond the format's range: infinity (default) or saturate",
         "profile": "whose fusion is simulated: none (default), openvino, onnxruntime-cuda or tensorrt",
         "range": "format (default); unbounded rounds as float16 does and keeps FP32's range",
         "threads": "threads inside an operator; 0 leaves it to the runtime",
     },
-    precisions=("tf32", "f16", "bf16", "f8e4m3", "f8e5m2"),
+    precisions=("tf32", "f16", "bf16", "f8e4m3", "f8e5m2", "int8", "fp8"),
     observes=True,
     probe=_probe,
     open=_open,

@@ -29,10 +29,16 @@ def command(
     model: o.ModelArgument,
     *,
     inputs: o.InputsOption = "",
-    formats: Annotated[str, typer.Option(help="Formats: f16, bf16, tf32, f8e4m3, f8e5m2.")] = "f16,bf16,tf32",
+    formats: Annotated[
+        str, typer.Option(help="Formats: f16, bf16, tf32, f8e4m3, f8e5m2, int8, fp8.")
+    ] = "f16,bf16,tf32",
+    dynamic_range: Annotated[
+        str, typer.Option(help="For int8 and fp8: calibration.cache or JSON; else what the inputs reach.")
+    ] = "",
     profile: Annotated[str, typer.Option(help="The engine whose fusion is simulated.")] = "none",
     network: NetworkOption = "",
     outputs_only: Annotated[bool, typer.Option("--outputs-only", help="Leave the layers out.")] = False,
+    draws: Annotated[int, typer.Option(min=1, help="Draws of the rounding of outputs of few numbers.")] = 9,
     preprocess: o.PreprocessOption = "",
     stacked: o.StackedOption = False,
     shapes: o.ShapesOption = None,
@@ -44,13 +50,21 @@ def command(
     quiet: o.QuietOption = False,
 ) -> int:
     """Predicts the error of each format at every output and layer; exit code 1 if an output would be lost."""
+    from parityscope.case.formats.dynamic_ranges import dynamic_ranges
     from parityscope.forecast import Settings
     from parityscope.report.forecast import FORMS
 
     FORMS.check(format_name)
     check_report_file(output, "-o")
     names = o.formats_of(formats)
-    settings = Settings(profile=profile, layers=not outputs_only, introduced=not outputs_only, memory=o.size_of(memory))
+    settings = Settings(
+        profile=profile,
+        dynamic_range=dynamic_ranges(dynamic_range) if dynamic_range else {},
+        layers=not outputs_only,
+        introduced=not outputs_only,
+        memory=o.size_of(memory),
+        draws=draws,
+    )
     data = {"preprocess": preprocess, "stacked": stacked, "samples": samples, "seed": seed}
 
     def work(scratch: Path) -> int:

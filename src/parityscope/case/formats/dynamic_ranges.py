@@ -1,0 +1,79 @@
+"""The largest magnitudes of activations, which the scales of quantized products follow from.
+
+Three spellings are read: a JSON object {"tensor": largest magnitude}, as a file or as the text itself, and TensorRT's
+calibration cache, whose first line is "TRT-<version>-<calibrator>" and whose others are "<tensor>: <scale>", the scale as the
+eight hexadecimal digits of a big-endian float32; it is the largest magnitude over 127.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from parityscope.errors import ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["dynamic_ranges", "dynamic_ranges_text"]
+
+_CACHE = "TRT-"
+_LEVELS = 127.0  # of INT8, above zero
+_FIX = 'write {"tensor": largest magnitude} as JSON, or give a calibration cache of TensorRT'
+
+
+def dynamic_ranges(text: str) -> dict[str, float]:
+    """Largest magnitude by tensor, out of a file or of JSON itself.
+
+    Raises:
+        ParityError: there is no such file, or it is neither of the two.
+    """
+    if text.lstrip().startswith("{"):
+        return _of_json(text, "the dynamic ranges")
+    path = Path(text)
+    try:
+        held = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ParityError(f"{path.name} cannot be read: {error}", where=str(path), fix=_FIX) from error
+    return _of_cache(held, path) if held.startswith(_CACHE) else _of_json(held, path.name)
+
+
+def dynamic_ranges_text(largest: Mapping[str, float]) -> str:
+    """The JSON that `dynamic_ranges` reads."""
+    return json.dumps(dict(largest), ensure_ascii=False)
+
+
+def _of_json(text: str, name: str) -> dict[str, float]:
+    try:
+        held = json.loads(text)
+    except ValueError as error:
+        raise ParityError(f"{name}: no JSON: {error}", fix=_FIX) from error
+    if not isinstance(held, dict):
+        raise ParityError(f"{name}: no JSON object", fix=_FIX)
+    for tensor, size in held.items():
+        if isinstance(size, bool) or not isinstance(size, (int, float)) or not math.isfinite(size) or size < 0:
+            raise ParityError(f"{name}: {tensor!r} has {size!r}, which is no magnitude", fix=_FIX)
+    return {tensor: float(size) for tensor, size in held.items()}
+
+
+def _of_cache(text: str, path: Path) -> dict[str, float]:
+    found = {}
+    for number, line in enumerate(text.splitlines()[1:], start=2):
+        if not line.strip():
+            continue
+        tensor, _, digits = line.rpartition(": ")
+        try:
+            (scale,) = struct.unpack(">f", bytes.fromhex(digits.strip()))
+        except (ValueError, struct.error) as error:
+            raise ParityError(
+                f"{path.name}, line {number}: no scale behind a tensor's name: {line[:80]!r}", where=str(path), fix=_FIX
+            ) from error
+        if not math.isfinite(scale) or scale < 0 or not tensor:
+            raise ParityError(
+                f"{path.name}, line {number}: {tensor!r} has the scale {scale}", where=str(path), fix=_FIX
+            )
+        found[tensor] = scale * _LEVELS
+    return found
