@@ -8,18 +8,18 @@ the candidate (weights beyond range saturate, as OpenVINO's converter does), and
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from parityscope.backends import Capture
-from parityscope.backends.recording import open_target
+from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.model import load_model
-from parityscope.testing.models import model_path, ocr_det_input, page_image
+from parityscope.testing.models import cache_folder, model_path, ocr_det_input, page_image
 
 STUDY = Path("demo-study")
 NODE = "p2o.BatchNormalization.1"
@@ -31,12 +31,12 @@ def main() -> int:
     model = model_path("ocr-det")
     candidate = choose_candidate(model)
     shutil.rmtree(STUDY, ignore_errors=True)
-    with tempfile.TemporaryDirectory() as folder:
-        page = Path(folder, "page.npz")
-        write_npz(page, ocr_det_input(page_image(), (WIDTH, HEIGHT)))
-        words = ["diagnose", str(model), "--candidate", candidate, "--inputs", str(page), "--study", str(STUDY)]
-        status = subprocess.run([sys.executable, "-m", "parityscope", *words], check=False).returncode
-    return judge(status)
+    # Kept beside the model, so that the commands that the report ends in can be run.
+    page = cache_folder() / "demo" / "page.npz"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    write_npz(page, ocr_det_input(page_image(), (WIDTH, HEIGHT)))
+    words = ["diagnose", str(model), "--candidate", candidate, "--inputs", str(page), "--study", str(STUDY)]
+    return judge(subprocess.run([sys.executable, "-m", "parityscope", *words], check=False).returncode)
 
 
 def choose_candidate(model: Path) -> str:
@@ -74,6 +74,8 @@ def judge(status: int) -> int:
     for words, holds in checks.items():
         print(f"{'ok  ' if holds else 'FAIL'} {words}")
     print(f"\nread the report: {STUDY / 'report.html'}")
+    activate = shlex.quote(str(Path(sys.executable).with_name("activate")))
+    print(f"its commands are on the PATH after:  . {activate}")
     return 0 if all(checks.values()) else 1
 
 

@@ -3,6 +3,7 @@
     python bench/fidelity.py [--models ID,...] [--engines TARGET,...] [--profiles NAME,...] [-o FILE.json]
     python bench/fidelity.py --pack FOLDER [--models ID,...]
     python bench/fidelity.py --again FILE.json [--models ID,...] [--draws N] -o FILE.json
+    python bench/fidelity.py --outputs --draws N [--models ID,...] [--engines TARGET,...] [--profiles NAME,...]
 
 For each model of the catalogue (or NAME=MODEL.onnx,INPUT.npz), each engine and each fusion profile: the relative L2
 error that the simulation predicts, over the one measured, of every tensor of more than 64 elements in which a layer of
@@ -17,9 +18,10 @@ everything that is given back passes through float16, what is computed and store
 rounded like that before they are compared.
 
 The error of a whole network's output on one input is one draw: rounding luck alone moved that of the PP-OCRv4 recogniser
-by a factor of 2.5. With `--draws N` the errors of outputs are root mean squares over N inputs, the sample and neighbours
-of it (float inputs times 1 + 2^-12 times a normal number, less than float16 and bfloat16 resolve), on the engine and
-predicted.
+by a factor of 2.5, and that of a single number has no size of its own. With `--draws N` the errors of outputs are root mean
+squares over N draws, on the engine and predicted: the network and its sample as they are, and with all parameters and inputs
+moved by less than the format resolves (`parityscope.arithmetic.drawing`), each against its own reference. `--outputs` measures
+nothing else, and prints what single draws say beside it.
 
 In the JSON file every point is a tensor, so that it can be plotted. `--again FILE` keeps what such a file says was measured and
 predicts it anew (not "follow", which needs the engine): predictions need no engine, and a better one no second measurement.
@@ -35,11 +37,13 @@ import argparse
 import json
 import math
 import sys
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from _fidelity.cases import case, neighbour, pack
+from _fidelity.cases import case, drawn, pack
 from _fidelity.engines import Engine, prepared
 
 from parityscope.arithmetic import format_named, round_to
@@ -75,6 +79,7 @@ def main() -> int:
     parser.add_argument("--profiles", default="none,follow,openvino")
     parser.add_argument("--chunk", type=int, default=6, help="tensors observed at a time")
     parser.add_argument("--draws", type=int, default=1, help="inputs over which the errors of outputs are pooled")
+    parser.add_argument("--outputs", action="store_true", help="measure outputs alone")
     parser.add_argument("--pack", type=Path, help="write the models, FP16 copies of them and the inputs to this folder")
     parser.add_argument("--again", type=Path, help="predict anew what this file says was measured")
     parser.add_argument("-o", "--output", type=Path)
@@ -84,8 +89,13 @@ def main() -> int:
         return 0
     if arguments.again:
         return predict_again(arguments.again, arguments.models.split(","), arguments.draws, arguments.output)
-    runs: list[dict[str, Any]] = []
     profiles = arguments.profiles.split(",")
+    if arguments.outputs:
+        for engine in arguments.engines.split(","):
+            for name in arguments.models.split(","):
+                show_draws(name, engine, profiles, arguments.draws)
+        return 0
+    runs: list[dict[str, Any]] = []
     for engine in arguments.engines.split(","):
         for name in arguments.models.split(","):
             try:
@@ -103,7 +113,7 @@ def main() -> int:
             )
             print(f"pooled {engine} {profile}: {line(pooled)}")
     if arguments.output:
-        arguments.output.write_text(json.dumps({"runs": runs}, indent=1, allow_nan=False))
+        arguments.output.write_text(json.dumps({"runs": runs}, indent=1, allow_nan=False), encoding="utf-8")
     return 0
 
 
@@ -111,7 +121,7 @@ def measure(name: str, engine: str, profiles: Sequence[str], chunk: int, draws: 
     """One model on one engine: every tensor measured, and predicted under each profile."""
     model, sample = case(name)
     outputs = [value.name for value in model.outputs]
-    candidate = prepared(model, sample, parse_target(engine.replace("{model}", name.partition("=")[0])))
+    candidate = prepared(model, sample, _target(engine, name.partition("=")[0]))
     floats = [tensor for tensor in candidate.tensors if tensor not in outputs]
     reference = open_session(model.graph(), outputs=[*outputs, *floats], folder=model.path.parent)(sample.arrays)
     floats = [
@@ -125,7 +135,9 @@ def measure(name: str, engine: str, profiles: Sequence[str], chunk: int, draws: 
     predicted = {
         profile: predict(model, sample, candidate, profile, [*outputs, *floats], reference) for profile in profiles
     }
-    pooled = pool(model, sample, parse_target(engine.replace("{model}", name.partition("=")[0])), profiles, draws)
+    pooled = {
+        kind: pooled_errors(errors) for kind, errors in every_draw(model, sample, engine, profiles, draws).items()
+    }
     points = [
         {
             "tensor": tensor,
@@ -175,40 +187,72 @@ def predict_again(file: Path, names: Sequence[str], draws: int, output: Path | N
         for profile in profiles:
             found = predict(model, sample, engine, profile, [*outputs, *tensors], known)
             errors = []
-            for number in range(draws):
-                near = neighbour(sample, number)
-                right = reference(near.arrays)
-                errors.append(predict(model, near, engine, profile, outputs, right))
+            with tempfile.TemporaryDirectory() as folder:
+                for number in range(draws):
+                    moved, near = drawn(model, sample, number, format_named(run["executed"]), Path(folder))
+                    right = open_session(moved.graph(), outputs=outputs, folder=moved.path.parent)(near.arrays)
+                    errors.append(predict(moved, near, engine, profile, outputs, right))
             for point in run["points"]:
                 point[profile] = finite(found[point["tensor"]])
             for each in run["outputs"]:
                 each[profile] = finite(math.sqrt(sum(error[each["tensor"]] ** 2 for error in errors) / draws))
         show(run, profiles)
     if output:
-        output.write_text(json.dumps({"runs": runs}, indent=1, allow_nan=False))
+        output.write_text(json.dumps({"runs": runs}, indent=1, allow_nan=False), encoding="utf-8")
     return 0
 
 
-def pool(
-    model: Model, sample: Sample, target: Target, profiles: Sequence[str], draws: int
-) -> dict[str, dict[str, float]]:
-    """The errors of outputs, "measured" and by profile: root mean squares over the sample and neighbours of it."""
+def every_draw(
+    model: Model, sample: Sample, engine: str, profiles: Sequence[str], draws: int
+) -> dict[str, list[dict[str, float]]]:
+    """The errors of outputs in each draw, "measured" and by profile."""
     outputs = [value.name for value in model.outputs]
-    run_reference = open_session(model.graph(), outputs=outputs, folder=model.path.parent)
     found: dict[str, list[dict[str, float]]] = {}
-    for number in range(draws):
-        near = neighbour(sample, number)
-        candidate = prepared(model, near, target)
-        reference = run_reference(near.arrays)
-        arrays = candidate.observe(())
-        measured = {tensor: distance(reference[tensor], arrays[tensor]) for tensor in outputs}
-        found.setdefault("measured", []).append(measured)
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(draws):
+            moved, near = drawn(model, sample, number, format_named(parse_target(engine).precision), Path(folder))
+            # A typed copy of a moved network lies beside it; that of the network itself where the target says.
+            its = f"{Path(folder) / near.name}.f16.onnx" if number else ""
+            candidate = prepared(moved, near, _target(engine, sample.name, its))
+            reference = open_session(moved.graph(), outputs=outputs, folder=moved.path.parent)(near.arrays)
+            arrays = candidate.observe(())
+            measured = {tensor: distance(reference[tensor], arrays[tensor]) for tensor in outputs}
+            found.setdefault("measured", []).append(measured)
+            for profile in profiles:
+                found.setdefault(profile, []).append(predict(moved, near, candidate, profile, outputs, reference))
+    return found
+
+
+def pooled_errors(errors: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Of each output, the root mean square over draws."""
+    return {tensor: math.sqrt(sum(each[tensor] ** 2 for each in errors) / len(errors)) for tensor in errors[0]}
+
+
+def show_draws(name: str, engine: str, profiles: Sequence[str], draws: int) -> None:
+    """Prints, of each output of a model, predicted over measured: pooled, of the first draw, and how far the draws lie apart."""
+    model, sample = case(name)
+    found = every_draw(model, sample, engine, profiles, draws)
+    measured = pooled_errors(found["measured"])
+    for tensor in measured:
+        sizes = [each[tensor] for each in found["measured"]]
+        print(f"{name} {engine} {tensor}: measured {measured[tensor]:.3g}, draws {min(sizes):.2g} to {max(sizes):.2g}")
         for profile in profiles:
-            found.setdefault(profile, []).append(predict(model, near, candidate, profile, outputs, reference))
-    return {
-        kind: {tensor: math.sqrt(sum(each[tensor] ** 2 for each in errors) / draws) for tensor in outputs}
-        for kind, errors in found.items()
-    }
+            predicted = [each[tensor] for each in found[profile]]
+            ratios = [one / other for one, other in zip(predicted, sizes, strict=True) if other]
+            if ratios:
+                print(
+                    f"  {profile:<18} pooled {pooled_errors(found[profile])[tensor] / measured[tensor]:.2f}, first draw "
+                    f"{ratios[0]:.2f}, within 2 in {sum(0.5 <= each <= 2 for each in ratios)} of {len(ratios)} draws"
+                )
+    sys.stdout.flush()
+
+
+def _target(engine: str, name: str, its: str = "") -> Target:
+    """The target called `engine` of the model `name`; `its` is the file to run in place of the one that it names."""
+    target = parse_target(engine.replace("{model}", name))
+    if not its or not target.option("model", ""):
+        return target
+    return replace(target, options=tuple((key, its if key == "model" else held) for key, held in target.options))
 
 
 def observe(

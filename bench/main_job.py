@@ -162,7 +162,7 @@ def plain_inference(model, inputs) -> tuple[float, float, float]:  # noqa: ANN00
     import onnxruntime as ort
 
     from parityscope.backends.recording import observable
-    from parityscope.case.graph import mark_outputs
+    from parityscope.case.deriving import mark_outputs
 
     graph = model.graph()
     mark_outputs(graph, [*(value.name for value in model.outputs), *observable(model)])

@@ -16,7 +16,8 @@ import numpy as np
 
 from parityscope.backends import Capture
 from parityscope.backends._onnxruntime import open_session
-from parityscope.backends.recording import observable, open_target
+from parityscope.backends.opening import open_target
+from parityscope.backends.recording import observable
 from parityscope.backends.targets import parse_target
 from parityscope.case import Inputs, Model, Sample, load_model
 from parityscope.comparison import measure_pair

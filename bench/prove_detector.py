@@ -23,7 +23,7 @@ import numpy as np
 import onnx_ir as ir
 
 from parityscope.backends import Capture
-from parityscope.backends.recording import open_target
+from parityscope.backends.opening import open_target
 from parityscope.backends.targets import format_target, parse_target
 from parityscope.case import Case, load_inputs, load_model
 from parityscope.case.formats.npz import write_npz

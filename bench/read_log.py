@@ -6,7 +6,8 @@
 * **autotuning**: a log as `trtexec --verbose` of TensorRT 8 to 10 prints it, nearly all of whose lines are timed kernels
   (their form is that of the logs in https://github.com/NVIDIA/TensorRT/issues/1389 and /1090), with 2,000 layers.
 
-Each is read by the command line in a process of its own, whose time and largest resident memory are printed as JSON.
+Each is read by the command line in a process of its own, whose time (by the clock and of the processor) and largest resident
+memory are printed as JSON.
 """
 
 from __future__ import annotations
@@ -90,6 +91,7 @@ def measured(path: Path) -> dict[str, float]:
         "lines": document["lines"],
         "layers": len(document["layers"]),
         "seconds": round(seconds, 2),
+        "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 2),
         "peak_mib": round(usage.ru_maxrss / 1024),
     }
 

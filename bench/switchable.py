@@ -29,7 +29,7 @@ import numpy as np
 from parityscope.arithmetic.simulation import simulate
 from parityscope.backends import Capture
 from parityscope.backends._onnxruntime import open_session
-from parityscope.backends.recording import open_target
+from parityscope.backends.opening import open_target
 from parityscope.backends.sizing import tensor_shapes
 from parityscope.backends.switching import Switchboard
 from parityscope.case import Inputs, Model, load_inputs, load_model

@@ -11,6 +11,8 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from parityscope.backends.tensorrt_views import Package
+
 # A law that hypothesis breaks with a new example is found where somebody can mend it: a change is judged by the examples of
 # the change before it.
 settings.register_profile("here", deadline=None)
@@ -30,3 +32,11 @@ def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
         return work()
 
     monkeypatch.setattr("parityscope.cli._supervise.supervised", unsupervised)
+
+
+@pytest.fixture(scope="session")
+def package() -> Package:
+    """TensorRT-RTX, whose parser and builder need no GPU."""
+    from parityscope.backends.tensorrt_views import find_package
+
+    return find_package("rtx")

@@ -1,8 +1,9 @@
 """The same service as kserve_server.py over gRPC, on the protocol's own generated messages, as a process of its own.
 
-python kserve_grpc_server.py MODEL.onnx PORT_FILE [slow|dead|half|batched|failing]
+python kserve_grpc_server.py MODEL.onnx PORT_FILE [slow|dead|half|batched|failing|dying|lying|moving]
 """
 
+import os
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ class Service(service_pb2_grpc.GRPCInferenceServiceServicer):
     def __init__(self, session: onnxruntime.InferenceSession, mode: str) -> None:
         self.session = session
         self.mode = mode
+        self.version = "3"
 
     def ServerLive(self, _request: object, _context: object) -> object:
         return service_pb2.ServerLiveResponse(live=self.mode != "dead")
@@ -47,20 +49,26 @@ class Service(service_pb2_grpc.GRPCInferenceServiceServicer):
     def ModelInfer(self, request: object, context: grpc.ServicerContext) -> object:
         if self.mode == "slow":
             time.sleep(5)
+        if self.mode == "dying":
+            os._exit(1)
         if self.mode == "failing":
             context.abort(grpc.StatusCode.INTERNAL, "CUDA out of memory")
         feeds = {
             one.name: np.frombuffer(blob, DTYPES[one.datatype]).reshape(list(one.shape))
             for one, blob in zip(request.inputs, request.raw_input_contents, strict=True)
         }
-        answer = service_pb2.ModelInferResponse(model_name="net", model_version="3")
+        answer = service_pb2.ModelInferResponse(model_name="net", model_version=self.version)
+        self.version = "4" if self.mode == "moving" else "3"
         found = dict(
             zip([value.name for value in self.session.get_outputs()], self.session.run(None, feeds), strict=True)
         )
         kinds = {value.name: self.type_of(value) for value in self.session.get_outputs()}
         for wanted in request.outputs:
-            array = np.ascontiguousarray(found[wanted.name].astype(DTYPES[kinds[wanted.name]]))
-            answer.outputs.add(name=wanted.name, datatype=kinds[wanted.name], shape=array.shape)
+            kind = kinds[wanted.name]
+            if self.mode == "lying" and kind == "FP32":
+                kind = "FP16"
+            array = np.ascontiguousarray(found[wanted.name].astype(DTYPES[kind]))
+            answer.outputs.add(name=wanted.name, datatype=kind, shape=array.shape)
             answer.raw_output_contents.append(array.tobytes())
         return answer
 
@@ -75,5 +83,5 @@ if __name__ == "__main__":
     service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(service, server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    Path(sys.argv[2]).write_text(str(port))
+    Path(sys.argv[2]).write_text(str(port), encoding="utf-8")
     server.wait_for_termination()

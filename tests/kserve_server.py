@@ -1,12 +1,13 @@
 """A small HTTP server that speaks the KServe V2 protocol with its binary tensor extension, and runs a model behind it.
 
-python kserve_server.py MODEL.onnx PORT_FILE [slow|dead|half|batched|failing]
+python kserve_server.py MODEL.onnx PORT_FILE [slow|dead|half|batched|failing|dying|lying|moving]
 
 It stands for a Triton Inference Server, which needs a container: what is tested with it is our client's side of the protocol.
 It is a process of its own, over a real socket, and shares no code with the backend.
 """
 
 import json
+import os
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -43,6 +44,8 @@ class Service(BaseHTTPRequestHandler):
         request, blob = json.loads(body[:size]), body[size:]
         if self.server.mode == "slow":
             time.sleep(5)
+        if self.server.mode == "dying":
+            os._exit(1)
         if self.server.mode == "failing":
             self.answer(500, {"error": "CUDA out of memory"})
             return
@@ -54,18 +57,23 @@ class Service(BaseHTTPRequestHandler):
         session = self.server.session
         outputs, parts = [], []
         for wanted, value in zip(session.get_outputs(), session.run(None, feeds), strict=True):
-            array = value.astype(DTYPES[self.type_of(wanted)])
+            kind = self.type_of(wanted)
+            if self.server.mode == "lying" and kind == "FP32":
+                kind = "FP16"
+            array = value.astype(DTYPES[kind])
             part = np.ascontiguousarray(array).tobytes()
             parts.append(part)
             outputs.append(
                 {
                     "name": wanted.name,
-                    "datatype": self.type_of(wanted),
+                    "datatype": kind,
                     "shape": list(array.shape),
                     "parameters": {"binary_data_size": len(part)},
                 }
             )
-        self.answer(200, {"model_name": "net", "model_version": "3", "outputs": outputs}, b"".join(parts))
+        held = {"model_name": "net", "model_version": self.server.version, "outputs": outputs}
+        self.server.version = "4" if self.server.mode == "moving" else "3"
+        self.answer(200, held, b"".join(parts))
 
     def metadata(self) -> dict:
         session = self.server.session
@@ -102,6 +110,7 @@ class Service(BaseHTTPRequestHandler):
 if __name__ == "__main__":
     server = HTTPServer(("127.0.0.1", 0), Service)
     server.session = onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
+    server.version = "3"
     server.mode = sys.argv[3] if len(sys.argv) > 3 else ""
-    Path(sys.argv[2]).write_text(str(server.server_address[1]))
+    Path(sys.argv[2]).write_text(str(server.server_address[1]), encoding="utf-8")
     server.serve_forever()

@@ -16,6 +16,7 @@ from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.simulation import PRECISIONS, Simulation, detype, simulate
 from parityscope.backends._onnxruntime import OPTIMIZATION_LEVELS, open_session
 from parityscope.errors import ParityError
+from parityscope.testing.networks import parse_network
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,9 +27,7 @@ HEADER = '<ir_version: 9, opset_import: ["": {opset}]>'
 
 def parse(text: str, weights: Mapping[str, Any] = MappingProxyType({}), *, opset: int = 19) -> ir.Model:
     """A model from ONNX text; `weights` become initializers of the main graph."""
-    proto = onnx.parser.parse_model(HEADER.format(opset=opset) + text)
-    proto.graph.initializer.extend(onnx.numpy_helper.from_array(np.asarray(w), name) for name, w in weights.items())
-    return ir.from_proto(proto)
+    return ir.from_proto(parse_network(HEADER.format(opset=opset) + text, weights))
 
 
 def run(

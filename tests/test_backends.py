@@ -14,7 +14,7 @@ import pytest
 
 from parityscope.backends import Capture, Probe, Session, backend
 from parityscope.backends.contract import check_backend
-from parityscope.backends.recording import open_target
+from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
 from parityscope.case import Sample, load_model
 from parityscope.errors import ParityError

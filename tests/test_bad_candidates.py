@@ -11,10 +11,11 @@ import onnx
 import onnx.parser
 import pytest
 
+from command_line import exit_status
 from parityscope.backends._onnxruntime import open_session
 from parityscope.case import load_model
 from parityscope.case.formats.npz import write_npz
-from parityscope.cli import main
+from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,12 +75,6 @@ for file in given.glob("*.npz"):
 """
 
 
-def status(*words: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main(list(words))
-    return int(ended.value.code or 0)
-
-
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """A model of two outputs and four samples of two rows each."""
@@ -111,7 +106,7 @@ def _images(folder: Path, count: int = 4) -> Path:
 def _diagnosed(place: Path, candidate: str, *words: str) -> int:
     given = words or ("--inputs", str(place / "inputs"))
     study = ("--study", str(place / "study"), "--format", "json", "--quiet")
-    return status("diagnose", str(place / "model.onnx"), "--candidate", candidate, *given, *study)
+    return exit_status("diagnose", str(place / "model.onnx"), "--candidate", candidate, *given, *study)
 
 
 def _causes(document: dict[str, Any]) -> list[str]:
@@ -142,7 +137,7 @@ def test_preprocessing_that_fails_is_an_error_of_its_own(
 def test_the_side_whose_preprocessing_raises_is_named(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     images = _images(place / "images")
     file = place / "prepare.py"
-    assert status("preprocessing", f"{file}:good", f"{file}:raises", "--images", str(images), "--quiet") == 2
+    assert exit_status("preprocessing", f"{file}:good", f"{file}:raises", "--images", str(images), "--quiet") == 2
     error = capfd.readouterr().err
     assert "no such colour space" in error
     assert "prepare.py:raises" in error
@@ -286,7 +281,7 @@ def test_answers_that_vary_are_told_before_another_cause(place: Path, capfd: pyt
     # The output is negated, which nothing that is known does; what varies explains next to nothing of that.
     assert "RUN001" in [one["code"] for one in document["findings"]]
     assert "RUN001" not in _causes(document)
-    assert status("report", str(place / "study")) == 0
+    assert exit_status("report", str(place / "study")) == 0
     text = capfd.readouterr().out
     assert text.index("answers vary: two runs on one sample differ by") < text.index("Cause")
     page = (place / "study" / "report.html").read_text(encoding="utf-8")
@@ -308,10 +303,7 @@ def test_a_layer_that_draws_random_numbers_is_not_blamed_for_another_function(
         "v": _RNG.normal(size=(16, 6)).astype(np.float32),
     }
     for name, source in (("model", text), ("noisy", noisy)):
-        model = onnx.parser.parse_model(source)
-        for key, array in constants.items():
-            model.graph.initializer.append(onnx.numpy_helper.from_array(array, key))
-        onnx.save(model, tmp_path / f"{name}.onnx")
+        write_network(tmp_path / f"{name}.onnx", source, constants)
     for number in range(3):
         write_npz(tmp_path / "inputs" / f"{number:06d}.npz", {"x": _RNG.normal(size=(2, 8)).astype(np.float32)})
     assert _diagnosed(tmp_path, f"ort?model={tmp_path / 'noisy.onnx'}") == 1

@@ -9,11 +9,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from command_line import exit_status
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.recording import Request, record
 from parityscope.backends.targets import parse_target
@@ -22,13 +22,13 @@ from parityscope.case.formats.npz import write_npz
 from parityscope.checks._orders import count_runs, search
 from parityscope.checks._readings import FAMILIES, readings
 from parityscope.checks._remains import remains_of
-from parityscope.cli import main
 from parityscope.errors import ParityError
 from parityscope.records import Policy
 from parityscope.study import examine
 from parityscope.study._bench import open_bench
 from parityscope.study._examine import Settings
 from parityscope.testing.models import require
+from parityscope.testing.networks import write_network
 from parityscope.testing.samples import sample_of
 
 if TYPE_CHECKING:
@@ -59,6 +59,9 @@ np.savez(sink / "000000.npz", **{value.name: array for value, array in zip(sessi
 """
 
 
+ROWS = """<ir_version: 8, opset_import: ["" : 17]> g (float[2,24] x) => (float[2,24] y) { y = Exp(x) }"""
+
+
 def test_the_founding_case_from_the_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = require("minilm-i8")
     write_npz(tmp_path / "sentences.npz", sample_of("minilm-i8"))
@@ -66,9 +69,7 @@ def test_the_founding_case_from_the_command_line(tmp_path: Path, capfd: pytest.C
     program.write_text(PROGRAM.replace("MODEL", str(path)), encoding="utf-8")
     line = ["diagnose", str(path), "--inputs", str(tmp_path / "sentences.npz"), "--format", "json", "--quiet"]
     line += ["--candidate", f"command?run={sys.executable} {program}", "--study", str(tmp_path / "study")]
-    with pytest.raises(SystemExit) as ended:
-        main(line)
-    assert ended.value.code == 1
+    assert exit_status(*line) == 1
     found = json.loads(capfd.readouterr().out)["findings"]
     assert (found[0]["code"], found[0]["role"]) == ("BND001", "cause")
     assert (
@@ -272,6 +273,17 @@ def test_what_remains_of_an_output() -> None:
     assert remains_of(np.float32([0.5]), np.float32([0.25]), [np.float32([0.75])], 1e-6) is None
 
 
+def test_one_row_that_is_left_is_no_pitch(tmp_path: Path) -> None:
+    path = written(ROWS, tmp_path)
+    samples = [{"x": np.random.default_rng(seed).normal(size=(2, 24)).astype(np.float32)} for seed in range(3)]
+    # Rows of 96 bytes that begin every 256, read end to end: of 192 bytes the first 96 are the first row.
+    outputs = [{"y": np.concatenate([np.exp(each["x"][:1]), np.zeros((1, 24), np.float32)])} for each in samples]
+    found = findings(path, samples, outputs, tmp_path)
+    assert [one["code"] for one in found if one["role"] == "cause"] == ["BND003"]
+    assert "is right up to element 24 of 48 and is zero from there on" in found[0]["claim"]
+    assert "Rows that begin every 192 bytes or more, read end to end, look so too." in found[0]["claim"]
+
+
 def small(folder: Path) -> tuple[Path, list[dict[str, np.ndarray]]]:
     generator = np.random.default_rng(4)
     weight = generator.normal(size=(64, 64)).astype(np.float32) / np.float32(8)
@@ -280,12 +292,7 @@ def small(folder: Path) -> tuple[Path, list[dict[str, np.ndarray]]]:
 
 
 def written(text: str, folder: Path, constants: Mapping[str, np.ndarray] | None = None) -> Path:
-    model = onnx.parser.parse_model(text)
-    for name, array in (constants or {}).items():
-        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
-    path = folder / "model.onnx"
-    onnx.save(model, path)
-    return path
+    return write_network(folder / "model.onnx", text, constants or {})
 
 
 def run(path: Path, inputs: Arrays) -> dict[str, np.ndarray]:

@@ -10,15 +10,16 @@ import onnx
 import onnx.parser
 import pytest
 
+from command_line import exit_status
 from parityscope import diagnosis
 from parityscope.backends.targets import parse_target
 from parityscope.case import Case, load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.checks import Check, Proposal, Result, Scene
-from parityscope.cli import main
 from parityscope.diagnosis import SPENT, TimeSpentError, diagnose_scene
 from parityscope.records import Evidence, Experiment, Finding, Policy
 from parityscope.study import Settings, examine
+from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -199,10 +200,7 @@ def test_refuted_claims_are_kept_with_their_identity(tested: Callable[..., Diagn
 
 
 def _conv(folder: Path) -> list[str]:
-    model = onnx.parser.parse_model(_CONV)
-    for name, array in _CONSTANTS.items():
-        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
-    onnx.save(model, folder / "model.onnx")
+    write_network(folder / "model.onnx", _CONV, _CONSTANTS)
     inputs = [_RNG.random((1, 3, 64, 64)).astype(np.float32) for _ in range(2)]
     for number, array in enumerate(inputs):
         write_npz(folder / "inputs" / f"{number:06d}.npz", {"x": array})
@@ -221,15 +219,9 @@ def _conv(folder: Path) -> list[str]:
     ]
 
 
-def _status(*words: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main(list(words))
-    return int(ended.value.code or 0)
-
-
 def test_an_experiment_of_many_runs_ends_with_the_time(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = _conv(tmp_path)
-    assert _status(*words, "--time", "0.2s", "--study", str(tmp_path / "short"), "--format", "json") == 1
+    assert exit_status(*words, "--time", "0.2s", "--study", str(tmp_path / "short"), "--format", "json") == 1
     document = json.loads(capfd.readouterr().out)
     study = json.loads((tmp_path / "short" / "study.json").read_text(encoding="utf-8"))
     spent = [skip["what"] for skip in document["skipped"] if skip["reason"] == SPENT]
@@ -240,7 +232,7 @@ def test_an_experiment_of_many_runs_ends_with_the_time(tmp_path: Path, capfd: py
 
 
 def test_no_time_at_all_still_gives_the_verdict(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert _status(*_conv(tmp_path), "--time", "1e-9s", "--study", str(tmp_path / "none"), "--format", "text") == 1
+    assert exit_status(*_conv(tmp_path), "--time", "1e-9s", "--study", str(tmp_path / "none"), "--format", "text") == 1
     text = capfd.readouterr().out
     assert "Beyond policy" in text
     assert f"{SPENT}" in text
@@ -256,9 +248,7 @@ def test_trials_of_repairs_obey_the_time_too(tmp_path: Path) -> None:
       root = Sqrt(mean)
       y = Div(big, root)
     }"""
-    model = onnx.parser.parse_model(text)
-    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(800.0, np.float32), "scale"))
-    onnx.save(model, tmp_path / "model.onnx")
+    write_network(tmp_path / "model.onnx", text, {"scale": np.array(800.0, np.float32)})
     write_npz(tmp_path / "x.npz", {"x": np.linspace(0.5, 1, 8, dtype=np.float32).reshape(1, 8)})
     held = load_model(tmp_path / "model.onnx")
     case = Case(

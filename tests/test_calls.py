@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from command_line import exit_status
 from parityscope.case.formats.npz import write_npz
-from parityscope.cli import main
 from parityscope.localization.calls import beyond, growth_of
 
 if TYPE_CHECKING:
@@ -104,11 +104,9 @@ LOOP = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,32] x, float[1,32]
 
 
 def diagnosed(line: list[str], capfd: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:
-    with pytest.raises(SystemExit) as ended:
-        main(["diagnose", *line, "--format", "json", "--quiet"])
-    assert isinstance(ended.value.code, int)
+    code = exit_status("diagnose", *line, "--format", "json", "--quiet")
     printed = capfd.readouterr()
-    return ended.value.code, json.loads(printed.out) if printed.out.startswith("{") else {"stderr": printed.err}
+    return code, json.loads(printed.out) if printed.out.startswith("{") else {"stderr": printed.err}
 
 
 def test_a_loop_from_the_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

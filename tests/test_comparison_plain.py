@@ -126,11 +126,13 @@ def outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
 
 def _install(metric: Metric, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    (folder / "outside_metric.py").write_text("METRIC = None\n")
+    (folder / "outside_metric.py").write_text("METRIC = None\n", encoding="utf-8")
     info = folder / "outside_metric-1.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: outside-metric\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[parityscope.comparison.metrics]\noutside_metric = outside_metric:METRIC\n")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: outside-metric\nVersion: 1\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text(
+        "[parityscope.comparison.metrics]\noutside_metric = outside_metric:METRIC\n", encoding="utf-8"
+    )
     monkeypatch.syspath_prepend(str(folder))
     import outside_metric  # type: ignore[import-not-found]
 
@@ -169,7 +171,7 @@ def test_names_of_metrics_are_unique_and_documented() -> None:
         assert len(names) == len(set(names))
     folder = Path(registry.__file__).parent / "metrics"
     for path in folder.glob("[a-z]*.py"):
-        assert "known fault" in path.read_text().lower(), path.name
+        assert "known fault" in path.read_text(encoding="utf-8").lower(), path.name
 
 
 def test_kernels_work_where_nothing_can_be_written(tmp_path: Path) -> None:
@@ -177,9 +179,9 @@ def test_kernels_work_where_nothing_can_be_written(tmp_path: Path) -> None:
     copy = tmp_path / "site" / "parityscope"
     source = Path(parityscope.__file__).parent
     shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    (copy / "comparison" / "__pycache__").write_text("")
+    (copy / "comparison" / "__pycache__").write_text("", encoding="utf-8")
     blocked = tmp_path / "blocked"
-    blocked.write_text("")
+    blocked.write_text("", encoding="utf-8")
     code = (
         "import numpy as np; from parityscope.comparison import measure_replay as m; x = np.ones(3, np.float32);"
         "assert m(x, x * 2, x, channel_axis=None).introduced == 1"

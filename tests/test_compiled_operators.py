@@ -25,6 +25,7 @@ from parityscope.case import Sample, load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.forecast import Settings, forecast, lockstep
 from parityscope.forecast._thinning import thinning
+from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -138,10 +139,7 @@ def network(folder: Path) -> Path:
         "all": np.int64([-1]),
         "axes": np.int64([0]),
     }
-    proto = onnx.parser.parse_model(text)
-    proto.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in weights.items())
-    onnx.save(proto, folder / "model.onnx")
-    return folder / "model.onnx"
+    return write_network(folder / "model.onnx", text, weights)
 
 
 def both_ways(folder: Path, precision: str, monkeypatch: pytest.MonkeyPatch) -> tuple[FormatForecast, FormatForecast]:
@@ -193,8 +191,12 @@ def test_convolutions_and_products_are_thinned_where_enough_is_left() -> None:
 
     found = thinning(node("Conv", (64, 3, 3, 3)), (1, 64, 100, 30), 13)
     assert found is not None
-    # Every third of 100 x 30: every seventh and every fifth would leave 14 x 4 and 20 x 6 positions, which are fewer than 128.
-    assert (found.axes, found.step) == ((2, 3), 3)
+    # Every fifth of 100 x 30 leaves 20 x 6 positions; every seventh would leave 14 x 4, which are fewer than 96.
+    assert (found.axes, found.step) == ((2, 3), 5)
+    small = thinning(node("Conv", (384, 384, 1, 1)), (1, 384, 12, 24), 13)
+    assert small is not None
+    # Every third along both axes would leave 4 x 8 positions; along the last alone 12 x 8.
+    assert (small.axes, small.step) == ((3,), 3)
     assert thinning(node("Conv", (64, 3, 3, 3), auto_pad="SAME_UPPER"), (1, 64, 100, 100), 13) is None
     assert thinning(node("Conv", (64, 3, 3, 3)), (1, 64, 100, 100), 9) is None  # Slice has no steps before opset 10
     assert thinning(node("Conv", (64, 3, 3, 3)), (1, 64, 8, 8), 13) is None

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx
-import pytest
 
-from parityscope.cli import main
+from command_line import exit_status
 from parityscope.report._conditioning import conditioning
+from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 # x - 0.999 x keeps a thousandth of x and all of its error: a gain of about a thousand over sqrt(2).
 TEXT = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,64] x) => (float[1,64] y) {
@@ -24,13 +25,10 @@ TEXT = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,64] x) => (float[1
 
 
 def test_a_difference_of_close_numbers_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    proto = onnx.parser.parse_model(TEXT)
-    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array(0.999, np.float32), "c"))
-    onnx.save(proto, tmp_path / "model.onnx")
+    write_network(tmp_path / "model.onnx", TEXT, {"c": np.array(0.999, np.float32)})
     np.savez(tmp_path / "x.npz", x=np.random.default_rng(1).normal(size=(1, 64)).astype(np.float32))
     words = ["diagnose", str(tmp_path / "model.onnx"), "--candidate", "sim:f16", "--inputs", str(tmp_path / "x.npz")]
-    with pytest.raises(SystemExit):
-        main([*words, "--study", str(tmp_path / "study")])
+    exit_status(*words, "--study", str(tmp_path / "study"))
     said = " ".join(capsys.readouterr().out.split())
     assert "(Sub) makes the error that enters it" in said
     assert "this is the network's own conditioning and no cause" in said

@@ -16,6 +16,7 @@ import onnx.parser
 import pytest
 
 import parityscope
+from command_line import in_a_process
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.model import load_model
 from parityscope.errors import ParityError
@@ -102,9 +103,7 @@ def test_intermediate_tensors_in_front_are_compared_and_localized(tmp_path: Path
 def test_the_exit_code_is_that_of_something_not_judged(tmp_path: Path) -> None:
     save(tmp_path, MIDDLE)
     words = ["compare", "m.onnx", "--candidate", "ort", "--inputs", "x.npz", "--study", "s", "--format", "json"]
-    done = subprocess.run(
-        [sys.executable, "-m", "parityscope", *words], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = in_a_process(*words, folder=tmp_path)
     assert done.returncode == 3, done.stderr
     assert json.loads(done.stdout)["verdict"] == "incomplete"
 
@@ -208,7 +207,8 @@ def test_a_program_that_gives_only_what_lies_behind(tmp_path: Path) -> None:
     program.write_text(
         f"#!{sys.executable}\nimport sys, numpy as np\n"
         "x = np.load(sys.argv[1] + '/000000.npz')['x']\n"
-        "np.savez(sys.argv[2] + '/000000.npz', y=2 * np.exp(x) + 1)\n"
+        "np.savez(sys.argv[2] + '/000000.npz', y=2 * np.exp(x) + 1)\n",
+        encoding="utf-8",
     )
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     with pytest.raises(ParityError, match=r"nothing in front of the custom operator could be compared") as told:

@@ -10,7 +10,8 @@ import onnx
 import onnx.parser
 import pytest
 
-from parityscope.case import Inputs, Model, Sample, load_model
+from one_sample import one_sample
+from parityscope.case import Model, load_model
 from parityscope.case.crossing import crossings
 from parityscope.localization import Sides, attribute
 from parityscope.records import Target
@@ -42,11 +43,6 @@ branches (float[4] x) => (float[4] y, float[4] z)
 """
 
 
-def one(arrays: dict[str, np.ndarray]) -> Inputs:
-    sample = Sample(index=0, name="sample", arrays=arrays)
-    return Inputs(origin="test", names=tuple(arrays), sha256="", indices=(0,), read=lambda _: sample)
-
-
 def model_of(folder: Path, text: str) -> Model:
     onnx.save(onnx.parser.parse_model(text), folder / "m.onnx")
     return load_model(folder / "m.onnx")
@@ -67,7 +63,7 @@ def trace(tensors: dict[str, np.ndarray]) -> Trace:
 def both(model: Model, x: np.ndarray, reference: dict[str, np.ndarray], candidate: dict[str, np.ndarray]) -> Sides:
     return Sides(
         model=model,
-        inputs=one({"x": x}),
+        inputs=one_sample({"x": x}),
         reference=trace(reference),
         candidate=trace(candidate),
         pairing={name: name for name in candidate},

@@ -29,7 +29,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from parityscope.backends import Capture
-from parityscope.backends.recording import open_target
+from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.npz import write_npz

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
+from types import ModuleType
+from typing import TYPE_CHECKING
 
+import onnx
 import pytest
 
-from parityscope.backends._gpu import Driver, Gpu, find_driver
-from parityscope.cli import main
+from command_line import exit_status
+from parityscope.backends._gpu import Driver, Gpu, find_driver, none_because
 from parityscope.installed import Machine, arithmetic_of, known_problems
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TINY = '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Neg(x) }'
 PLAIN = Machine(versions={"onnxruntime": "1.31.1"}, backends=frozenset({"ort", "openvino"}))
 HOPPER = Machine(
     versions={"onnxruntime-gpu": "1.22.0", "torch": "2.13.0", "tensorrt": "10.9.0"},
@@ -68,7 +76,8 @@ def test_nothing_is_known_against_a_plain_machine() -> None:
     assert known_problems(HOPPER) == ()
     extensions = replace(PLAIN, versions={"onnxruntime": "1.31.1", "onnxruntime-extensions": "0.14"})
     assert known_problems(extensions) == ()
-    assert known_problems(replace(PLAIN, variables={"NVIDIA_TF32_OVERRIDE": "not set"})) == ()
+    for value in ("not set", "0"):
+        assert known_problems(replace(PLAIN, variables={"NVIDIA_TF32_OVERRIDE": value})) == ()
 
 
 @pytest.mark.parametrize(
@@ -80,6 +89,8 @@ def test_nothing_is_known_against_a_plain_machine() -> None:
         (replace(HOPPER, linked={"torch": 13}), "torch was built for CUDA 13"),
         (replace(PLAIN, variables={"TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1"}), "products take TF32"),
         (replace(PLAIN, variables={"ONEDNN_DEFAULT_FPMATH_MODE": "BF16"}), "products in less"),
+        (replace(PLAIN, variables={"NVIDIA_TF32_OVERRIDE": "off"}), "NVIDIA_TF32_OVERRIDE is 'off': only 0 is known"),
+        (replace(PLAIN, variables={"NVIDIA_TF32_OVERRIDE": ""}), "only 0 is known"),
     ],
 )
 def test_what_is_known_to_be_bad_is_said_with_source_and_fix(machine: Machine, words: str) -> None:
@@ -100,16 +111,65 @@ def test_the_driver_is_asked_or_its_absence_told(monkeypatch: pytest.MonkeyPatch
 def test_the_document_holds_all_of_it(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     h200 = Gpu(name="NVIDIA H200", capability=(9, 0), nbytes=141 << 30)
     monkeypatch.setattr("parityscope.backends._gpu.find_driver", lambda: Driver(cuda="12.4", gpus=(h200,)))
-    with pytest.raises(SystemExit) as ended:
-        main(["doctor", "--format", "json"])
-    assert ended.value.code == 0
+    assert exit_status("doctor", "--format", "json") == 0
     found = json.loads(capfd.readouterr().out)
     assert found["gpu"]["gpus"][0]["capability"] == [9, 0]
     assert found["facts"]["compute capability"] == "9.0"
     assert "onnxruntime" in found["packages"]
     assert found["arithmetic"][0]["target"] == "ort"
-    with pytest.raises(SystemExit):
-        main(["doctor"])
+    exit_status("doctor")
     printed = capfd.readouterr().out
     assert "GPU: NVIDIA H200, capability 9.0, driver for CUDA 12.4" in printed
     assert "what each really computes in:" in printed
+
+
+# What is left where one of two packages that share a folder was removed is imported as a module with nothing in it.
+BROKEN = ("onnxruntime", "openvino", "tensorrt_rtx", "tritonclient")
+
+
+def test_packages_that_are_there_and_broken_are_problems_and_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for name in BROKEN:
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    assert exit_status("doctor", "--format", "json") == 0
+    found = json.loads(capfd.readouterr().out)
+    states = found["backends"]
+    assert "onnxruntime is installed and broken" in states["ort"]["problem"]
+    assert states["ort"]["fix"].endswith("pip install --force-reinstall onnxruntime")
+    for name in ("ort", "sim", "openvino", "trt"):
+        assert states[name]["problem"], name
+        assert states[name]["fix"], name
+    assert not states["command"]["problem"]
+    onnx.save(onnx.parser.parse_model(TINY), tmp_path / "m.onnx")
+    assert exit_status("compare", str(tmp_path / "m.onnx"), "--candidate", "sim:f16") == 2
+    assert "is installed and broken" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("status", "told", "visible", "said"),
+    [
+        (100, "no CUDA-capable device is detected", None, "there is no NVIDIA GPU"),
+        (0, "no error", None, "there is no NVIDIA GPU"),
+        (100, "no CUDA-capable device is detected", "", "CUDA_VISIBLE_DEVICES is ''"),
+        (0, "no error", "7", "CUDA_VISIBLE_DEVICES is '7'"),
+        (803, "system has unsupported display driver", "0", "display driver (CUDA error 803)"),
+    ],
+)
+def test_why_there_is_no_gpu(status: int, told: str, visible: str | None, said: str) -> None:
+    assert said in none_because(status, told, visible)
+
+
+def test_variables_that_decide_what_is_found_are_told(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/cuda/lib64")
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
+    assert exit_status("doctor", "--format", "json") == 0
+    told = json.loads(capfd.readouterr().out)["variables"]
+    assert told["CUDA_VISIBLE_DEVICES"] == ""
+    assert told["LD_LIBRARY_PATH"] == "/opt/cuda/lib64"
+    assert "LD_PRELOAD" not in told
+    exit_status("doctor")
+    assert "CUDA_VISIBLE_DEVICES is set: ''" in capfd.readouterr().out

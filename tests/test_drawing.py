@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx
 import pytest
 
+from one_sample import one_sample
 from parityscope.arithmetic.drawing import moved_inputs, moved_parameters
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.backends.recording import silent
-from parityscope.case import Inputs, Sample, load_model
+from parityscope.case import Inputs, load_model
 from parityscope.comparison.rows import as_given
 from parityscope.prediction import Expectation
 from parityscope.study._drawing import redrawn
+from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,12 +35,9 @@ UNIT = FORMATS["tf32"].unit_roundoff
 def network(folder: Path) -> tuple[Model, Inputs, np.ndarray]:
     draw = np.random.default_rng(3)
     weights = draw.normal(size=(TERMS, OUTPUTS)).astype(np.float32)
-    proto = onnx.parser.parse_model(TEXT)
-    proto.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
-    onnx.save(proto, folder / "model.onnx")
+    write_network(folder / "model.onnx", TEXT, {"w": weights})
     x = draw.normal(size=(1, TERMS)).astype(np.float32)
-    sample = Sample(index=0, name="sample", arrays={"x": x})
-    inputs = Inputs(origin="test", names=("x",), sha256="", indices=(0,), read=lambda _: sample)
+    inputs = one_sample({"x": x})
     return load_model(folder / "model.onnx"), inputs, weights
 
 

@@ -7,15 +7,15 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
 import pytest
 
+from command_line import exit_status
 from parityscope.backends._elf import needed
 from parityscope.backends._environment import loaded_libraries, machine_facts, recorded_facts
 from parityscope.case.formats.npz import write_npz
-from parityscope.cli import main
 from parityscope.environment import MATTERS, conflicts, differences, facts_of
 from parityscope.errors import ParityError
+from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,8 +88,7 @@ def test_switches_are_read_as_they_are_now(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_facts_of_the_documents_that_there_are(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["doctor", "--format", "json"])
+    exit_status("doctor", "--format", "json")
     (tmp_path / "environment.json").write_text(capfd.readouterr().out, encoding="utf-8")
     found = recorded_facts(tmp_path / "environment.json")
     assert found["cpu"] == machine_facts()["cpu"]
@@ -102,17 +101,12 @@ def test_facts_of_the_documents_that_there_are(tmp_path: Path, capfd: pytest.Cap
 
 
 def diagnosed(line: list[str], capfd: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:
-    with pytest.raises(SystemExit) as ended:
-        main(["diagnose", *line, "--format", "json", "--quiet"])
-    assert isinstance(ended.value.code, int)
-    return ended.value.code, json.loads(capfd.readouterr().out)
+    return exit_status("diagnose", *line, "--format", "json", "--quiet"), json.loads(capfd.readouterr().out)
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    built = onnx.parser.parse_model(MODEL)
-    built.graph.initializer.append(onnx.numpy_helper.from_array(W, "w"))
-    onnx.save(built, tmp_path / "m.onnx")
+    write_network(tmp_path / "m.onnx", MODEL, {"w": W})
     write_npz(tmp_path / "x.npz", {"x": X})
     return tmp_path / "m.onnx"
 

@@ -10,11 +10,11 @@ import onnx
 import onnx_ir as ir
 import pytest
 
+from command_line import exit_status
 from parityscope.arithmetic.typed import typed_model
 from parityscope.arithmetic.typed.lifting import low_formats, reading, unrounded
 from parityscope.backends._onnxruntime import open_session
 from parityscope.case.model import read_graph
-from parityscope.cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,10 +43,9 @@ def folder(tmp_path: Path) -> Path:
 
 def evaluated(folder: Path, capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, Any]]:
     """The exit code and the document."""
-    with pytest.raises(SystemExit) as ended:
-        main(["evaluate", *words, "--format", "json", "--study", str(folder / "study"), "--quiet"])
+    code = exit_status("evaluate", *words, "--format", "json", "--study", str(folder / "study"), "--quiet")
     out = capfd.readouterr()
-    return int(ended.value.code or 0), json.loads(out.out) if out.out else {"problem": out.err}
+    return code, json.loads(out.out) if out.out else {"problem": out.err}
 
 
 def test_what_a_cpu_hides(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

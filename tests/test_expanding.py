@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 import onnx_ir as ir
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from command_line import exit_status
 from parityscope.arithmetic.simulation import detype
 from parityscope.backends._onnxruntime import open_session
-from parityscope.cli import main
 from parityscope.repairs.search.costs import Times
 from parityscope.repairs.search.expanding import (
     BF16,
@@ -32,6 +31,8 @@ from parityscope.repairs.search.network import OUTSIDE, Network, Vertex, Wire, p
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 
 def network_of_seed(seed: int, count: int) -> Network:
@@ -169,15 +170,13 @@ def test_what_overflows_is_kept_in_bf16_where_the_budget_allows(
     wide_range(tmp_path, 40)
     model, data = str(tmp_path / "model.onnx"), str(tmp_path / "data")
     times = {name: {"f32": 4e-6, "f16": 1e-6} for name in "abcdefy"}  # as for products of useful size
-    (tmp_path / "times.json").write_text(json.dumps({"nodes": times}))
+    (tmp_path / "times.json").write_text(json.dumps({"nodes": times}), encoding="utf-8")
     asked = ["repair", model, "--inputs", data, "--low", "f16,bf16", "--threads", "1", "--quiet", "--no-range-repairs"]
     asked += ["--profile", str(tmp_path / "times.json"), "--format", "json"]
     formats = {}
     for limit in ("6e-3", "1e-3"):
         fixed = tmp_path / f"{limit}.onnx"
-        with pytest.raises(SystemExit) as ended:
-            main([*asked, "--budget", f"rel_l2={limit}", "-o", str(fixed)])
-        assert ended.value.code == 0
+        assert exit_status(*asked, "--budget", f"rel_l2={limit}", "-o", str(fixed)) == 0
         document = json.loads(capsys.readouterr().out)
         assert document["verdict"] == "certified"
         proto = onnx.load(fixed)
@@ -192,12 +191,11 @@ def test_what_overflows_is_kept_in_bf16_where_the_budget_allows(
     assert onnx.TensorProto.BFLOAT16 in formats["6e-3"]
     assert onnx.TensorProto.FLOAT16 in formats["6e-3"]
     assert onnx.TensorProto.BFLOAT16 not in formats["1e-3"]
-    plan = (tmp_path / "6e-3.plan.toml").read_text()
+    plan = (tmp_path / "6e-3.plan.toml").read_text(encoding="utf-8")
     assert 'format = "bf16"' in plan
     again = tmp_path / "again.onnx"
-    with pytest.raises(SystemExit):
-        main(
-            ["repair", model, "--plan", str(tmp_path / "6e-3.plan.toml"), "--inputs", data, "-o", str(again), "--quiet"]
-        )
+    exit_status(
+        "repair", model, "--plan", str(tmp_path / "6e-3.plan.toml"), "--inputs", data, "-o", str(again), "--quiet"
+    )
     first, second = onnx.load(tmp_path / "6e-3.onnx"), onnx.load(again)
     assert [node.op_type for node in first.graph.node] == [node.op_type for node in second.graph.node]

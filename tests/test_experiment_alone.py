@@ -11,8 +11,8 @@ import onnx
 import onnx.parser
 import pytest
 
+from command_line import exit_status
 from parityscope.case.formats.npz import write_npz
-from parityscope.cli import main
 from parityscope.errors import ParityError
 from parityscope.study import load_study, repeat
 
@@ -47,12 +47,6 @@ def _written(text: str, path: Path) -> None:
     onnx.save(model, path)
 
 
-def status(*words: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main(list(words))
-    return int(ended.value.code or 0)
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study of exchanged bindings and a lost bound, made with relative paths in a folder of its own."""
@@ -70,7 +64,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
         patch.setattr("parityscope.cli._supervise.supervised", lambda work: work())
-        assert status(*words, "--study", str(folder / "study")) == 1
+        assert exit_status(*words, "--study", str(folder / "study")) == 1
     return folder
 
 
@@ -89,12 +83,12 @@ def study(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: py
 
 
 def _asked(study: Path, identity: str, capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, Any]]:
-    code = status("experiment", str(study), identity, "--format", "json", "--quiet", *words)
+    code = exit_status("experiment", str(study), identity, "--format", "json", "--quiet", *words)
     return code, json.loads(capfd.readouterr().out)
 
 
 def test_every_experiment_of_the_study_is_listed(study: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert status("experiment", str(study)) == 0
+    assert exit_status("experiment", str(study)) == 0
     lines = capfd.readouterr().out.splitlines()
     document = json.loads((study / "study.json").read_text(encoding="utf-8"))
     told = [one for finding in document["findings"] for one in finding["evidence"]] + document["refuted"]
@@ -132,7 +126,7 @@ def test_only_that_experiment_is_run(study: Path, tmp_path: Path) -> None:
 
 
 def test_text_says_expectation_and_both_outcomes(study: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert status("experiment", str(study), "BND002-2", "--quiet") == 0
+    assert exit_status("experiment", str(study), "BND002-2", "--quiet") == 0
     text = capfd.readouterr().out
     for part in ("if true:", "if false:", "then:", "now:", "the outcome is that of the study"):
         assert part in text
@@ -158,7 +152,7 @@ def test_what_nothing_asks_for_any_more_has_no_outcome(
 
 
 def test_an_unknown_experiment_is_an_error(study: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert status("experiment", str(study), "BND001-99") == 2
+    assert exit_status("experiment", str(study), "BND001-99") == 2
     assert "no experiment 'BND001-99'" in capfd.readouterr().err
 
 
@@ -167,7 +161,7 @@ def test_a_model_that_moved_is_an_error_that_says_what_to_do(
 ) -> None:
     moved = tmp_path / "elsewhere.onnx"
     shutil.move(tmp_path / "place" / "model.onnx", moved)
-    assert status("experiment", str(study), "BND002-1") == 2
+    assert exit_status("experiment", str(study), "BND002-1") == 2
     said = capfd.readouterr().err
     assert "not at model.onnx any more" in said
     assert "--model PATH" in said
@@ -180,11 +174,11 @@ def test_a_candidate_or_samples_that_moved_are_errors(
 ) -> None:
     deployed, inputs = tmp_path / "place" / "deployed.onnx", tmp_path / "place" / "inputs"
     shutil.move(deployed, tmp_path / "moved.onnx")
-    assert status("experiment", str(study), "BND002-1") == 2
+    assert exit_status("experiment", str(study), "BND002-1") == 2
     assert "--candidate TARGET" in capfd.readouterr().err
     candidate = f"ort?model={tmp_path / 'moved.onnx'}"
     shutil.move(inputs, tmp_path / "samples")
-    assert status("experiment", str(study), "BND002-1", "--candidate", candidate) == 2
+    assert exit_status("experiment", str(study), "BND002-1", "--candidate", candidate) == 2
     assert "--inputs PATH" in capfd.readouterr().err
     words = ("--candidate", candidate, "--inputs", str(tmp_path / "samples"))
     assert _asked(study, "BND002-1", capfd, *words)[0] == 0
@@ -192,7 +186,7 @@ def test_a_candidate_or_samples_that_moved_are_errors(
 
 def test_another_model_in_its_place_is_an_error(study: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     _written(_SWAPPED, tmp_path / "place" / "model.onnx")
-    assert status("experiment", str(study), "BND002-1") == 2
+    assert exit_status("experiment", str(study), "BND002-1") == 2
     assert "the model of the study had the digest" in capfd.readouterr().err
 
 
@@ -201,7 +195,7 @@ def test_a_redacted_study_cannot_be_repeated_and_says_why(study: Path, capfd: py
     document = json.loads(path.read_text(encoding="utf-8"))
     document["question"] = {}
     path.write_text(json.dumps(document), encoding="utf-8")
-    assert status("experiment", str(study), "BND002-1") == 2
+    assert exit_status("experiment", str(study), "BND002-1") == 2
     assert "does not say what was asked" in capfd.readouterr().err
 
 
@@ -214,7 +208,7 @@ def test_redacting_leaves_out_what_was_asked(study: Path, tmp_path: Path) -> Non
         "--quiet",
     ]
     candidate = f"ort?model={tmp_path / 'place' / 'deployed.onnx'}"
-    assert status(*words, "--candidate", candidate, "--study", str(tmp_path / "shared"), "--redact") == 1
+    assert exit_status(*words, "--candidate", candidate, "--study", str(tmp_path / "shared"), "--redact") == 1
     assert str(tmp_path) not in (tmp_path / "shared" / "study.json").read_text(encoding="utf-8")
     with pytest.raises(ParityError, match="does not say what was asked"):
         repeat(load_study(tmp_path / "shared").document, "BND002-1", tmp_path / "scratch")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx
 import onnx_ir as ir
 import pytest
 
 from parityscope.arithmetic import round_to
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.explanation import Options, explain
+from parityscope.testing.networks import parse_network
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,8 +33,7 @@ def layer(seed: int = 0) -> tuple[ir.Model, dict[str, np.ndarray], dict[str, np.
         "b": draw.normal(size=(1, 6 * HIDDEN)) / 4,
     }
     weights = {name: array.astype(np.float32) for name, array in weights.items()}
-    proto = onnx.parser.parse_model(TEXT)
-    proto.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in weights.items())
+    proto = parse_network(TEXT, weights)
     feeds = {"x": draw.normal(size=(STEPS, 2, 16)), "h": draw.normal(size=(1, 2, HIDDEN))}
     return ir.from_proto(proto), weights, {name: array.astype(np.float32) for name, array in feeds.items()}
 
@@ -76,6 +75,21 @@ def test_a_state_stored_in_each_step_is_named(name: str) -> None:
     assert found.status == "explained"
     assert found.by[0].hypothesis == f"{name}_inputs_output"
     assert "the state after each step" in found.by[0].words
+
+
+@pytest.mark.parametrize(("name", "truth"), [("tf32", "tf32_nearest"), ("f16", "f16_inputs"), ("bf16", "bf16_inputs")])
+def test_products_that_take_the_state_of_every_step_rounded_are_named(name: str, truth: str) -> None:
+    # Tensor cores: operands are narrow, sums and the state between steps are FP32.
+    model, weights, feeds = layer(3)
+
+    def total(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        return np.asarray(to(name)(left).astype(np.float64) @ to(name)(right).astype(np.float64))
+
+    candidate = gru(weights, feeds, read=lambda array: array, state=lambda array: array, total=total)
+    found = explain(model, feeds, candidate, Options())
+    assert found.status == "explained"
+    assert truth in {each.hypothesis for each in found.by}
+    assert not found.is_bug
 
 
 def test_sums_in_fp16_in_an_unknown_order_are_expected_where_fp16_is_declared() -> None:

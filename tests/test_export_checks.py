@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx
 import pytest
 
 from parityscope.arithmetic import FORMATS
@@ -20,6 +19,7 @@ from parityscope.case.formats.npz import write_npz
 from parityscope.checks import Scene, checks
 from parityscope.records import Policy
 from parityscope.study._bench import open_bench
+from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -71,12 +71,7 @@ class Desk:
         self.folder = folder
 
     def written(self, text: str, constants: Mapping[str, np.ndarray]) -> Path:
-        model = onnx.parser.parse_model(text)
-        for name, array in constants.items():
-            model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
-        path = self.folder / f"{len(list(self.folder.iterdir()))}.onnx"
-        onnx.save(model, path)
-        return path
+        return write_network(self.folder / f"{len(list(self.folder.iterdir()))}.onnx", text, constants)
 
     def findings(
         self,
@@ -102,6 +97,7 @@ class Desk:
                 bench,
                 origin=origin,
                 converted=self.runner(file, constants),
+                outputs=network,
                 reference=lambda index: network(bench.inputs(index)),
             )
             scene = Scene(
@@ -184,6 +180,30 @@ def test_the_conversion_is_placed_before_the_deployment(desk: Desk) -> None:
 
 def test_a_right_conversion_places_the_fault_behind_it(desk: Desk) -> None:
     assert desk.findings("EXP001", [SLOPE], SLOPE, X, {}) == []
+
+
+# A sum in which the inputs have different parts.
+PARTS = """<ir_version: 8, opset_import: ["" : 17]> g (float[2,8] a, float[2,8] b) => (float[2,8] y) {
+  t = Tanh(a)
+  s = Mul(b, w)
+  y = Add(t, s)
+}"""
+AB = [{"a": batch(10, 2, 8), "b": batch(11, 2, 8)}, {"a": batch(12, 2, 8), "b": batch(13, 2, 8)}]
+ONES, NOUGHT = {"w": np.ones(8, np.float32)}, {"w": np.ones(8, np.float32), "nought": np.zeros(8, np.float32)}
+
+
+def test_what_the_file_does_with_an_input_says_nothing_of_how_it_arrived(desk: Desk) -> None:
+    # As if b never arrived; but the deployment does what the file does with the very same inputs.
+    assert desk.findings("BND002", [PARTS], PARTS.replace("Mul(b, w)", "Mul(b, nought)"), AB, NOUGHT) == []
+    assert len(desk.findings("EXP003", [PARTS], PARTS.replace("Mul(b, w)", "Mul(b, nought)"), AB, NOUGHT)) == 1
+
+
+def test_names_that_were_exchanged_by_the_export(desk: Desk) -> None:
+    exchanged = PARTS.replace("Tanh(a)", "Tanh(b)").replace("Mul(b, w)", "Mul(a, w)")
+    found = desk.findings("BND001", [PARTS], exchanged, AB, ONES)
+    assert len(found) == 1
+    assert found[0].claim.endswith("they were exchanged when the network was exported.")
+    assert [one.repair for one in found[0].repairs] == ["export_again"]
 
 
 SOFTMAX = """<ir_version: 8, opset_import: ["" : 12]> g (float[2,3,4] x) => (float[2,3,4] y) {

@@ -42,7 +42,7 @@ def test_a_recording_is_read_back_bit_for_bit(kind: str, model: Path, tmp_path: 
     )
     words = ["compare", str(model), "--candidate", f"saved?path={path}", "--inputs", str(record / "inputs"), *shapes]
     assert _run([*words, "--format", "json", "--study", str(tmp_path / "study")]) == 0
-    document = json.loads((tmp_path / "study" / "study.json").read_text())
+    document = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
     assert [row["max_abs"] for row in document["outputs"]] == [0.0, 0.0]
     again = tmp_path / "again"
     assert _run(["run", str(model), "--inputs", str(record / "inputs"), *shapes, "-o", str(again)]) == 0
@@ -68,7 +68,7 @@ def test_polygraphy_reads_what_is_written_for_it(model: Path, tmp_path: Path) ->
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "PASSED" in done.stdout + done.stderr
-    words = (record / "0000000002.args").read_text().split()
+    words = (record / "0000000002.args").read_text(encoding="utf-8").split()
     assert words == ["--load-inputs", f"{record}/inputs/0000000002.json", "--input-shapes", "x:[2,4]", "k:[2]"]
     done = subprocess.run([tool, "run", str(model), "--onnxrt", *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -81,13 +81,13 @@ def test_blobs_are_raw_bytes_with_a_command_line_for_each_sample(model: Path, tm
         folder = record / "inputs" / "0000000001"
         assert (folder / "x.bin").read_bytes() == held["x"].tobytes()
         assert (folder / "k.bin").read_bytes() == held["k"].tobytes()
-    lines = (record / "trtexec.sh").read_text().splitlines()
+    lines = (record / "trtexec.sh").read_text(encoding="utf-8").splitlines()
     assert lines[-1] == (
         'trtexec --loadEngine="${ENGINE:-model.plan}" --shapes=x:2x4,k:2 '
         "--loadInputs=x:inputs/0000000002/x.bin,k:inputs/0000000002/k.bin --exportOutput=exported/000002.json"
     )
     assert sum(line.startswith("trtexec") for line in lines) == 3
-    words = (record / "0000000001.args").read_text().split()
+    words = (record / "0000000001.args").read_text(encoding="utf-8").split()
     assert words == ["--shapes=x:2x4,k:2", f"--loadInputs=x:{folder}/x.bin,k:{folder}/k.bin"]
     assert subprocess.run(["sh", "-n", record / "trtexec.sh"], check=False).returncode == 0
 

@@ -6,22 +6,25 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parityscope.case import load_model
+from command_line import exit_status
+from parityscope.backends._onnxruntime import open_path
+from parityscope.backends.targets import parse_target
+from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.checks import Example
 from parityscope.checks._statistics import ks_distance, noise_of
 from parityscope.checks.few_samples import upper_bound
 from parityscope.checks.near_zero import outside_of
 from parityscope.checks.outlier import outliers_of
-from parityscope.cli import main
 from parityscope.records import Target, Tolerance
 from parityscope.study._others import half_typed, peers_of, switched_of
+from parityscope.study._second import second_run
 from parityscope.testing.check_contract import findings_of
+from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,25 +33,14 @@ SHAPE = (1, 577, 4096)
 
 
 def diagnosed(line: list[str], capfd: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:
-    with pytest.raises(SystemExit) as ended:
-        main(["diagnose", *line, "--format", "json", "--quiet"])
-    assert isinstance(ended.value.code, int)
-    return ended.value.code, json.loads(capfd.readouterr().out)
-
-
-def written(text: str, path: Path, constants: dict[str, np.ndarray] | None = None) -> Path:
-    model = onnx.parser.parse_model(text)
-    for name, array in (constants or {}).items():
-        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
-    onnx.save(model, path)
-    return path
+    return exit_status("diagnose", *line, "--format", "json", "--quiet"), json.loads(capfd.readouterr().out)
 
 
 def test_the_single_outlier_from_the_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     # The founding case: one element of 1 x 577 x 4096 = 2,363,392 is off by 251.31 and all others are right.
-    path = written(
-        '<ir_version: 8, opset_import: ["" : 17]> g (float[1,577,4096] x) => (float[1,577,4096] y) { y = Neg(x) }',
+    path = write_network(
         tmp_path / "m.onnx",
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[1,577,4096] x) => (float[1,577,4096] y) { y = Neg(x) }',
     )
     x = np.random.default_rng(0).normal(size=SHAPE).astype(np.float32) * np.float32(2.0)
     y = -x
@@ -86,6 +78,56 @@ def test_elements_outside_that_are_nearly_zero() -> None:
     candidate = np.array([1.2, 1.05, 2e-4], np.float64)
     assert outside_of(reference, candidate, Tolerance(atol=0.0, rtol=0.1)) == (2, 1)
     assert outside_of(reference, candidate, Tolerance(atol=0.3, rtol=0.1)) == (0, 0)
+
+
+# Zeros around values below zero: ONNX Runtime pads in the pooling, where padding never wins.
+POOLED = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[1,2,6,6] x) => (float[1,2,4,4] y) <int64[8] pads = {0, 0, 1, 1, 0, 0, 1, 1}, float nought = {0}> {
+  p = Pad(x, pads, nought)
+  y = MaxPool<kernel_shape = [2, 2], strides = [2, 2]>(p)
+}"""
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_an_optimizer_bug_that_both_sides_share(
+    recorded: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = write_network(tmp_path / "m.onnx", POOLED)
+    x = np.random.default_rng(0).uniform(-2, -1, (1, 2, 6, 6)).astype(np.float32)
+    write_npz(tmp_path / "x.npz", {"x": x})
+    write_npz(tmp_path / "y.npz", open_path(path, outputs=["y"])({"x": x}))
+    line = [str(path), "--inputs", str(tmp_path / "x.npz")]
+    line += ["--candidate", f"saved?path={tmp_path / 'y.npz'}" if recorded else "ort"]
+    code, found = diagnosed([*line, "--study", str(tmp_path / "below")], capfd)
+    assert (code, found["verdict"]) == (3, "incomplete")
+    told = next(one for one in found["findings"] if one["code"] == "DAT009")
+    assert told["role"] == "information"
+    assert told["site"]["tensor"] == "y"
+    assert told["repairs"][0]["command"] == "--reference 'ort?optimization=disabled'"
+    # Zeros around what is above zero are no bug's business.
+    write_npz(tmp_path / "x.npz", {"x": -x})
+    write_npz(tmp_path / "y.npz", open_path(path, outputs=["y"])({"x": -x}))
+    code, found = diagnosed([*line, "--study", str(tmp_path / "above")], capfd)
+    assert (code, found["verdict"]) == (0, "within")
+    assert "DAT009" not in {one["code"] for one in found["findings"]}
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "asked"),
+    [
+        ("ort", "ort", True),
+        ("ort", "command?run=x", True),
+        ("ort?optimization=disabled", "ort", False),
+        ("ort", "ort?optimization=disabled", False),
+        ("ort", "openvino", False),
+        ("saved?path=y", "ort", False),
+    ],
+)
+def test_sides_that_may_share_an_optimizer(reference: str, candidate: str, asked: bool, tmp_path: Path) -> None:
+    model = load_model(write_network(tmp_path / "m.onnx", POOLED))
+    write_npz(tmp_path / "x.npz", {"x": np.ones((1, 2, 6, 6), np.float32)})
+    inputs = load_inputs(model, tmp_path / "x.npz", spool=tmp_path / "spool")
+    assert (second_run(model, inputs, parse_target(reference), parse_target(candidate)) is not None) is asked
 
 
 def test_the_rule_of_three() -> None:
@@ -145,12 +187,12 @@ HALF = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1,
 
 def test_who_is_held_against_the_reference(tmp_path: Path) -> None:
     plain = load_model(
-        written(
-            '<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1,8] y) { y = Tanh(x) }',
+        write_network(
             tmp_path / "p.onnx",
+            '<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1,8] y) { y = Tanh(x) }',
         )
     )
-    half = load_model(written(HALF, tmp_path / "h.onnx", {"w": np.ones(8, np.float16)}))
+    half = load_model(write_network(tmp_path / "h.onnx", HALF, {"w": np.ones(8, np.float16)}))
     off = Target(backend="ort", options=(("optimization", "disabled"),))
     assert (half_typed(plain), half_typed(half)) == (False, True)
     assert peers_of(plain, Target(backend="ort")) == (off,)
@@ -171,7 +213,7 @@ SUM = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,256] x) => (float[N
 
 def test_real_samples_acquit_the_deployment(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     # The program saturates its inputs at 4, as an INT8 engine does that was calibrated on real data: no real sample is there.
-    path = written(SUM.replace("Tanh", "Sqrt"), tmp_path / "m.onnx")
+    path = write_network(tmp_path / "m.onnx", SUM.replace("Tanh", "Sqrt"))
     program = tmp_path / "infer.py"
     program.write_text(
         "import sys, numpy as np\nfrom pathlib import Path\nsource, sink = map(Path, sys.argv[1:])\n"

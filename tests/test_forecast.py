@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from command_line import exit_status
 from parityscope.arithmetic import FORMATS, round_to
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
-from parityscope.cli import main
 from parityscope.errors import ParityError
 from parityscope.forecast import Forecast, Settings, forecast, lockstep
 from parityscope.forecast.parameters import changed_parameters
@@ -26,6 +26,7 @@ from parityscope.forecast.records import Range
 from parityscope.records import Site
 from parityscope.report.forecast import document, render
 from parityscope.testing.models import ocr_det_input, page_image, require
+from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,13 +62,7 @@ class Case:
         self.folder = folder
 
     def model(self, text: str, weights: Mapping[str, Any] = _NO_WEIGHTS) -> Path:
-        proto = onnx.parser.parse_model('<ir_version: 9, opset_import: ["": 19]>' + text)
-        proto.graph.initializer.extend(
-            onnx.numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()
-        )
-        path = self.folder / "model.onnx"
-        onnx.save(proto, path)
-        return path
+        return write_network(self.folder / "model.onnx", '<ir_version: 9, opset_import: ["": 19]>' + text, weights)
 
     def samples(self, *samples: Mapping[str, np.ndarray]) -> Path:
         folder = self.folder / "samples"
@@ -92,12 +87,6 @@ class Case:
     ) -> Forecast:
         model, inputs = self.load(text, samples, weights)
         return forecast(model, inputs, formats, settings)
-
-
-def exit_code(words: Sequence[str]) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main(list(words))
-    return int(str(ended.value.code))
 
 
 def normal(*shape: int) -> np.ndarray:
@@ -341,18 +330,18 @@ def test_the_command_predicts_and_its_exit_code_says_whether_an_output_is_lost(
     model, samples = case.model(NORMALIZATION, STATISTICS), case.samples({"x": 3 + normal(1, 2, 50)})
     report = case.folder / f"report.{kind}"
     words = ["predict", str(model), "--inputs", str(samples), "-o", str(report)]
-    assert exit_code([*words, "--formats", "f16"]) == 1
+    assert exit_status(*words, "--formats", "f16") == 1
     said = capsys.readouterr()
     assert "FP16 overflows at the running variance of BatchNormalization#1" in said.out
     assert "an output is lost" in said.err
     assert "running variance" in report.read_text(encoding="utf-8")
-    assert exit_code([*words, "--formats", "f16"]) == 2
+    assert exit_status(*words, "--formats", "f16") == 2
     assert "exists already" in capsys.readouterr().err
-    assert exit_code([*words[:-2], "--formats", "bf16,tf32", "--format", "json", "--outputs-only", "--quiet"]) == 0
+    assert exit_status(*words[:-2], "--formats", "bf16,tf32", "--format", "json", "--outputs-only", "--quiet") == 0
     held = json.loads(capsys.readouterr().out)
     assert held["schema"] == "parityscope-forecast/1"
     assert [each["precision"] for each in held["formats"]] == ["bf16", "tf32"]
-    assert exit_code([*words[:-2], "--formats", ","]) == 2
+    assert exit_status(*words[:-2], "--formats", ",") == 2
 
 
 @pytest.mark.model

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from parityscope.case.formats import polygraphy, retyped, trtexec
+from parityscope.case.formats.exported import open_exported
 from parityscope.case.formats.npz import open_npz, read_stacked_npz, write_npz
 from parityscope.case.formats.safetensors_file import open_safetensors, open_stacked_safetensors
 from parityscope.errors import ParityError
@@ -314,7 +315,7 @@ def test_old_polygraphy_files_are_read(tmp_path: Path) -> None:
         "__polygraphy_encoded_IterationResult": mark,
     }
     document = {"lst": [["old", [iteration]]], "__polygraphy_encoded_RunResults": mark}
-    (tmp_path / "o.json").write_text(json.dumps(document))
+    (tmp_path / "o.json").write_text(json.dumps(document), encoding="utf-8")
     stored = polygraphy.open_outputs([tmp_path / "o.json"], "old", "here")
     assert_same(everything(stored, 0), {"y": array, "z": array, "direct": array})
 
@@ -349,7 +350,7 @@ def test_several_runners_are_listed_and_one_is_chosen(tmp_path: Path) -> None:
 )
 def test_what_is_no_polygraphy_inputs(tmp_path: Path, document: str, problem: str) -> None:
     path = tmp_path / "i.json"
-    path.write_text(document)
+    path.write_text(document, encoding="utf-8")
     with pytest.raises(ParityError, match=problem) as caught:
         everything(polygraphy.open_inputs([path], "here"), 0)
     assert caught.value.where == str(path)
@@ -360,7 +361,7 @@ def test_a_pickled_array_inside_polygraphys_json_is_refused(tmp_path: Path) -> N
     buffer = io.BytesIO()
     np.save(buffer, np.array([{}], dtype=object), allow_pickle=True)
     entry = {"array": base64.b64encode(buffer.getvalue()).decode(), "polygraphy_class": "ndarray"}
-    (tmp_path / "i.json").write_text(json.dumps({"x": entry}))
+    (tmp_path / "i.json").write_text(json.dumps({"x": entry}), encoding="utf-8")
     with pytest.raises(ParityError, match="Object arrays cannot be loaded"):
         everything(polygraphy.open_inputs([tmp_path / "i.json"], "here"), 0)
 
@@ -384,10 +385,11 @@ def test_trtexec_exported_output(tmp_path: Path) -> None:
         '[\n  { "name" : "y nan, inf"\n  , "dimensions" : "1x2x3"\n'
         '  , "values" : [ 1, -2.5, nan, inf, -inf, -nan ]\n  }\n'
         ', { "name" : "k"\n  , "dimensions" : "(2)"\n  , "values" : [ 9007199254740993, -1 ]\n  }\n'
-        ', { "name" : "s"\n  , "dimensions" : ""\n  , "values" : [ 0.1 ]\n  }\n]\n'
+        ', { "name" : "s"\n  , "dimensions" : ""\n  , "values" : [ 0.1 ]\n  }\n]\n',
+        encoding="utf-8",
     )
     values = [ValueInfo(name="y nan, inf", dtype="float16", shape=None), ValueInfo(name="k", dtype="int64", shape=None)]
-    found = everything(trtexec.open_exported(path, values), 0)
+    found = everything(open_exported(path, values), 0)
     nan, inf = np.nan, np.inf
     wanted = {
         "y nan, inf": np.array([[[1, -2.5, nan], [inf, -inf, nan]]], dtype=np.float16),
@@ -411,9 +413,9 @@ def test_trtexec_exported_output(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_exported_output(tmp_path: Path, text: str, dtype: str, problem: str) -> None:
-    (tmp_path / "o.json").write_text(text)
+    (tmp_path / "o.json").write_text(text, encoding="utf-8")
     with pytest.raises(ParityError, match=problem):
-        trtexec.open_exported(tmp_path / "o.json", [ValueInfo(name="y", dtype=dtype, shape=None)])
+        open_exported(tmp_path / "o.json", [ValueInfo(name="y", dtype=dtype, shape=None)])
 
 
 def test_file_names_are_made_safe_as_trtexec_does() -> None:
@@ -435,6 +437,32 @@ def test_dumped_bindings(tmp_path: Path) -> None:
     values = tuple(ValueInfo(name=name, dtype="float32", shape=None) for name in ("/a/b:0", "s", long))
     stored = trtexec.open_raw(tmp_path, trtexec.Expected(values=values, kind="output", shapes={}))
     assert_same(everything(stored, 0), {"/a/b:0": array, "s": scalar, long: bf16})
+
+
+def test_outputs_whose_shape_the_run_decides(tmp_path: Path) -> None:
+    # exportJSONOutput and Binding::dump of trtexec 11.1: the stream that gets the values gets that sentence too.
+    text = """[
+  { "name" : "boxes"
+  , "dimensions" : "-1x2"
+  , "values" : [ Final shape is 3x2 reported by the output allocator.
+1, 2, 3, 4, nan, 6 ]
+  }
+, { "name" : "y"
+  , "dimensions" : "2"
+  , "values" : [ 1, 2 ]
+  }
+]"""
+    (tmp_path / "out.json").write_text(text, encoding="utf-8")
+    values = tuple(ValueInfo(name=name, dtype="float32", shape=None) for name in ("boxes", "y"))
+    found = everything(open_exported(tmp_path / "out.json", values), 0)
+    boxes = np.array([[1, 2], [3, 4], [np.nan, 6]], np.float32)
+    assert_same(found, {"boxes": boxes, "y": np.array([1, 2], np.float32)})
+    boxes.tofile(tmp_path / "boxes.output.-1.2.fp32.raw")
+    with pytest.raises(ParityError, match="raw bytes have no shape") as caught:
+        everything(trtexec.open_raw(tmp_path, trtexec.Expected(values=values, kind="output", shapes={})), 0)
+    assert "&shapes=boxes:" in caught.value.fix
+    expected = trtexec.Expected(values=values, kind="output", shapes={"boxes": (3, 2)})
+    assert_same(everything(trtexec.open_raw(tmp_path, expected), 0), {"boxes": boxes})
 
 
 def test_raw_bytes_are_counted_and_shapes_demanded(tmp_path: Path) -> None:

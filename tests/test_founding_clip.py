@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
 import onnx_ir as ir
 import pytest
 
-from parityscope.arithmetic.bounds import feeds, loosened
+from command_line import exit_status
+from parityscope.arithmetic.bounds import feeds, loosened, without_bounds
 from parityscope.arithmetic.swallowing import swallowing
 from parityscope.backends._onnxruntime import open_session
 from parityscope.case import load_model
 from parityscope.case.formats.images import read_image
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.imaging.recipe import Placing, Recipe, prepared
-from parityscope.cli import main
 from parityscope.testing.efficientnet import efficientnet_lite0
 from parityscope.testing.models import require
+from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 # The public report's: a picture in (-0.5, 0.5), a convolution and a Clip, shown as a picture again. There it had 512 x 512.
@@ -69,21 +70,12 @@ def sharpening() -> np.ndarray:
     return weights
 
 
-def written(text: str, constants: Mapping[str, np.ndarray], path: Path) -> Path:
-    model = onnx.parser.parse_model(text)
-    for name, array in constants.items():
-        model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array), name))
-    onnx.save(model, path)
-    return path
-
-
 def diagnosed(model: Path, inputs: Path, candidate: str, capfd: pytest.CaptureFixture[str]) -> dict[str, Any]:
     study = inputs.parent / f"study-{len(list(inputs.parent.iterdir()))}"
-    with pytest.raises(SystemExit) as ended:
-        line = ["diagnose", str(model), "--inputs", str(inputs), "--candidate", candidate, "--study", str(study)]
-        main([*line, "--format", "json", "--quiet", "--declared", "f32"])
+    line = ["diagnose", str(model), "--inputs", str(inputs), "--candidate", candidate, "--study", str(study)]
+    code = exit_status(*line, "--format", "json", "--quiet", "--declared", "f32")
     said = capfd.readouterr()
-    assert ended.value.code in {0, 1}, said.err
+    assert code in {0, 1}, said.err
     found: dict[str, Any] = json.loads(said.out)
     return found
 
@@ -98,8 +90,8 @@ def acquitted(found: Mapping[str, Any]) -> dict[str, str]:
 def test_a_picture_whose_upper_bound_is_lost(way: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     half = np.array(0.5, np.float32)
     constants = {"w": sharpening(), "low": np.negative(half), "high": half}
-    model = written(PICTURE, constants, tmp_path / "picture.onnx")
-    engine = written(PICTURE.replace("(c, low, high)", "(c, low)"), constants, tmp_path / "engine.onnx")
+    model = write_network(tmp_path / "picture.onnx", PICTURE, constants)
+    engine = write_network(tmp_path / "engine.onnx", PICTURE.replace("(c, low, high)", "(c, low)"), constants)
     write_npz(tmp_path / "x.npz", {"x": photograph()})
     candidate = f"ort?model={engine}"
     if way == "recorded":
@@ -122,7 +114,9 @@ def test_a_picture_whose_upper_bound_is_lost(way: str, tmp_path: Path, capfd: py
 def test_tf32_alone_is_told_as_tf32(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The other half of the acquittal: where the error is TF32's, its size says so, and it cannot be seen."""
     half = np.array(0.5, np.float32)
-    model = written(PICTURE, {"w": sharpening(), "low": np.negative(half), "high": half}, tmp_path / "picture.onnx")
+    model = write_network(
+        tmp_path / "picture.onnx", PICTURE, {"w": sharpening(), "low": np.negative(half), "high": half}
+    )
     write_npz(tmp_path / "x.npz", {"x": photograph()})
     found = diagnosed(model, tmp_path / "x.npz", "sim:tf32", capfd)
     assert found["outputs"][0]["grade"] == "tf32"
@@ -149,9 +143,9 @@ def products() -> dict[str, np.ndarray]:
 
 def test_a_rule_of_a_fusion_is_named_as_a_rule(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """MatMul, Add and Clip lose the upper bound wherever they stand, and the Clip behind the convolution keeps its own."""
-    model = written(PRODUCTS, products(), tmp_path / "products.onnx")
+    model = write_network(tmp_path / "products.onnx", PRODUCTS, products())
     text = PRODUCTS.replace("(b1, low, high)", "(b1, low)").replace("(b2, low, high)", "(b2, low)")
-    engine = open_session(load_model(written(text, products(), tmp_path / "engine.onnx")).graph(), outputs=["y"])
+    engine = open_session(load_model(write_network(tmp_path / "engine.onnx", text, products())).graph(), outputs=["y"])
     draw = np.random.default_rng(9)
     for number in range(2):
         x = {"x": draw.normal(1, 1, (2, 3, 8, 8)).astype(np.float32)}
@@ -214,7 +208,7 @@ g (float[1,64] x) => (float[1,64] y) {
 @pytest.mark.parametrize("first", ["low", "high"])
 def test_a_bound_is_made_of_nan(first: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     constants = {name: np.array(number, np.float32) for name, number in (("low", 0.5), ("high", 1.2), ("gain", 3))}
-    model = load_model(written(NAN, constants, tmp_path / "nan.onnx"))
+    model = load_model(write_network(tmp_path / "nan.onnx", NAN, constants))
     x = np.abs(np.random.default_rng(4).normal(size=(1, 64))).astype(np.float32)
     x[0, [5, 17]] = -1  # whose roots are NaN
     write_npz(tmp_path / "x.npz", {"x": x})
@@ -235,7 +229,7 @@ def test_maxima_of_nan_give_the_other_operand(tmp_path: Path) -> None:
       least = Min(a, b)
       rest = Relu(a)
     }"""
-    model = load_model(written(text, {}, tmp_path / "m.onnx"))
+    model = load_model(write_network(tmp_path / "m.onnx", text, {}))
     a, b = np.array([np.nan, 1, -2, 3], np.float32), np.array([5, np.nan, 4, -1], np.float32)
     found = open_session(swallowing(model.graph(), "low"), outputs=["most", "least", "rest"])({"a": a, "b": b})
     # C's fmax and fmin, element by element; a Relu of NaN is its bound.
@@ -250,7 +244,7 @@ def test_bounds_as_inputs_change_nothing_until_one_is_lost(opset: int, tmp_path:
     text = f"""<ir_version: 8, opset_import: ["" : {opset}]>
     g (float[5] x) => (float[5] c, float[5] y) {{ c = {clip} r = Relu(c) y = Neg(r) }}"""
     constants = {} if opset == 10 else {"low": np.array(-1, np.float32), "high": np.array(2, np.float32)}
-    model = load_model(written(text, constants, tmp_path / "m.onnx"))
+    model = load_model(write_network(tmp_path / "m.onnx", text, constants))
     graph = model.graph()
     bounds = loosened(graph)
     assert [(one.tensor, one.upper, one.value) for one in bounds] == [
@@ -263,6 +257,58 @@ def test_bounds_as_inputs_change_nothing_until_one_is_lost(opset: int, tmp_path:
     run = open_session(ir.serde.deserialize_model(ir.serde.serialize_model(graph)), outputs=["c", "y"])
     for name, array in run({**x, **feeds(bounds)}).items():
         np.testing.assert_array_equal(array, plain[name])
+    # Taken away for good they are the same.
+    for gone in itertools.chain.from_iterable(itertools.combinations(bounds, many) for many in (1, 2, 3)):
+        edited = model.graph()
+        without_bounds(edited, gone)
+        for name, array in open_session(edited, outputs=["c", "y"])(x).items():
+            np.testing.assert_array_equal(array, run({**x, **feeds(bounds, gone)})[name])
     lost = run({**x, **feeds(bounds, [bounds[1]])})
     np.testing.assert_array_equal(lost["c"], np.array([-1, -0.5, 0.5, 2.5, 9], np.float32))
     np.testing.assert_array_equal(lost["y"], -np.array([0, 0, 0.5, 2.5, 9], np.float32))
+
+
+# Four bounded products, of which a fusion's rule would take all or one.
+FOUR = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[2,16] x) => (float[2,8] y) {
+  m0 = MatMul(x, w0) a = Clip(m0, low, high)
+  m1 = MatMul(a, w1) b = Relu(m1)
+  m2 = MatMul(b, w2) c = Clip(m2, low, high)
+  m3 = MatMul(c, w3) d = Clip(m3, low, high)
+  y = MatMul(d, w4)
+}"""
+
+
+def four(seed: int) -> dict[str, np.ndarray]:
+    draw = np.random.default_rng(seed)
+    shapes = {"w0": (16, 24), "w1": (24, 24), "w2": (24, 24), "w3": (24, 24), "w4": (24, 8)}
+    weights = {name: draw.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    return {**weights, "low": np.array(0, np.float32), "high": np.array(6, np.float32)}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "edits",
+    [
+        (("a = Clip(m0, low, high)", "a = Clip(m0, low)"), ("d = Clip(m3, low, high)", "d = Clip(m3, low)")),
+        (("b = Relu(m1)", "b = Identity(m1)"), ("c = Clip(m2, low, high)", "c = Clip(m2, low)")),
+    ],
+)
+def test_two_bounds_that_have_nothing_to_do_with_each_other(
+    edits: Sequence[tuple[str, str]], seed: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = FOUR
+    for edit in edits:
+        text = text.replace(*edit)
+    model = write_network(tmp_path / "four.onnx", FOUR, four(seed))
+    run = open_session(load_model(write_network(tmp_path / "lost.onnx", text, four(seed))).graph(), outputs=["y"])
+    draw = np.random.default_rng(100 + seed)
+    for number in range(2):
+        x = draw.normal(size=(2, 16)).astype(np.float32)
+        write_npz(tmp_path / "x" / f"{number}.npz", {"x": x})
+        write_npz(tmp_path / "y" / f"{number}.npz", run({"x": x}))
+    found = diagnosed(model, tmp_path / "x", f"saved?path={tmp_path / 'y'}", capfd)
+    first = found["findings"][0]
+    assert (first["code"], first["role"]) == ("FUS012", "cause")
+    assert {one["tensor"] for one in first["details"]["bounds"]} == {edit[0].split(" = ")[0] for edit in edits}
+    assert [one["code"] for one in found["findings"] if one["role"] == "cause"] == ["FUS012"]

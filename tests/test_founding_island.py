@@ -5,25 +5,22 @@ from __future__ import annotations
 import json
 import sysconfig
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import onnx
 import onnx_ir as ir
 import pytest
 
+from command_line import exit_status
 from parityscope.arithmetic.islands import islands, not_honouring
 from parityscope.arithmetic.simulation import detype
 from parityscope.arithmetic.typed import typed_model
 from parityscope.backends._onnxruntime import open_session
 from parityscope.case import load_model
 from parityscope.case.formats.npz import write_npz
-from parityscope.cli import main
 from parityscope.testing.labelled_files import file_tokens
 from parityscope.testing.models import require
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from parityscope.testing.networks import write_network
 
 MIXED = """<ir_version: 8, opset_import: ["" : 17]>
 g (float[4,64] x) => (float[4,16] y) {
@@ -59,21 +56,12 @@ def constants(size: float) -> dict[str, np.ndarray]:
     }
 
 
-def written(text: str, values: Mapping[str, np.ndarray], path: Path) -> Path:
-    model = onnx.parser.parse_model(text)
-    for name, array in values.items():
-        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
-    onnx.save(model, path)
-    return path
-
-
 def diagnosed(model: Path, inputs: Path, candidate: str, capfd: pytest.CaptureFixture[str]) -> dict[str, Any]:
     study = model.parent / f"study-{len(list(model.parent.iterdir()))}"
     line = ["diagnose", str(model), "--inputs", str(inputs), "--candidate", candidate, "--declared", "f16"]
-    with pytest.raises(SystemExit) as ended:
-        main([*line, "--format", "json", "--quiet", "--study", str(study)])
+    code = exit_status(*line, "--format", "json", "--quiet", "--study", str(study))
     said = capfd.readouterr()
-    assert ended.value.code in {0, 1}, said.err
+    assert code in {0, 1}, said.err
     found: dict[str, Any] = json.loads(said.out)
     return found
 
@@ -83,7 +71,7 @@ def diagnosed(model: Path, inputs: Path, candidate: str, capfd: pytest.CaptureFi
 def test_an_island_of_squares_that_was_fused_over(
     text: str, way: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    model = load_model(written(text, constants(20), tmp_path / "mixed.onnx"))
+    model = load_model(write_network(tmp_path / "mixed.onnx", text, constants(20)))
     x = np.random.default_rng(6).normal(size=(4, 64)).astype(np.float32)
     x[1::2] /= 100  # rows whose squares fit: something is left to compare
     write_npz(tmp_path / "x.npz", {"x": x})
@@ -103,7 +91,7 @@ def test_an_island_of_squares_that_was_fused_over(
 
 
 def test_an_island_that_is_honoured_is_not_blamed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    path = written(MIXED, constants(20), tmp_path / "mixed.onnx")
+    path = write_network(tmp_path / "mixed.onnx", MIXED, constants(20))
     write_npz(tmp_path / "x.npz", {"x": np.random.default_rng(6).normal(size=(4, 64)).astype(np.float32)})
     found = diagnosed(path, tmp_path / "x.npz", "sim", capfd)
     assert found["verdict"] == "within"
@@ -138,25 +126,25 @@ def test_the_island_of_a_real_classifier(tmp_path: Path, capfd: pytest.CaptureFi
 
 
 def test_islands_are_what_casts_enclose(tmp_path: Path) -> None:
-    graph = load_model(written(TWO, constants(20), tmp_path / "two.onnx")).graph()
+    graph = load_model(write_network(tmp_path / "two.onnx", TWO, constants(20))).graph()
     found = islands(graph)
     assert [one.tensors for one in found] == [("squares", "total", "length", "unit"), ("y",)]
     assert {one.around for one in found} == {"f16"}
-    plain = written(
+    plain = write_network(
+        tmp_path / "p",
         '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { a = Exp(x) y = Neg(a) }',
         {},
-        tmp_path / "p",
     )
     assert islands(load_model(plain).graph()) == ()
 
 
 def test_an_ignored_island_keeps_names_types_and_values(tmp_path: Path) -> None:
     """With numbers that float16 holds exactly, ignoring the island changes nothing; outputs stay float32."""
-    model = load_model(written(TWO, constants(20), tmp_path / "two.onnx"))
+    model = load_model(write_network(tmp_path / "two.onnx", TWO, constants(20)))
     values = {
         name: np.rint(array * 0 + 1).astype(array.dtype) for name, array in constants(1).items() if name[0] == "w"
     }
-    exact = load_model(written(TWO, {**constants(1), **values}, tmp_path / "exact.onnx"))
+    exact = load_model(write_network(tmp_path / "exact.onnx", TWO, {**constants(1), **values}))
     assert model.sites.keys() == exact.sites.keys()
     x = np.zeros((4, 64), np.float32)
     x[:, 0] = [1, 2, 4, 8]  # every sum is that number, its square 1 to 64, the sum of 64 equal squares a square again

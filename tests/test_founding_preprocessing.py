@@ -15,9 +15,9 @@ import onnxruntime
 import pytest
 from PIL import Image
 
+from command_line import exit_status
 from detection_metric import Detections, mean_average_precision
 from parityscope.case.formats.npz import write_npz
-from parityscope.cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +68,7 @@ def images() -> list[Image.Image]:
 
 @pytest.fixture(scope="module")
 def truth() -> list[Detections]:
-    found = json.loads((DATA / "annotations.json").read_text())
+    found = json.loads((DATA / "annotations.json").read_text(encoding="utf-8"))
     order = {
         image["id"]: place for place, image in enumerate(sorted(found["images"], key=lambda one: one["file_name"]))
     }
@@ -135,22 +135,13 @@ def desk(
 def diagnosed(desk: Path, capfd: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     """What the command line says about the right inputs and some candidate."""
     command = ["diagnose", str(MODEL), "--inputs", str(desk / "right" / "inputs"), "--match", "logits,boxes"]
-    with pytest.raises(SystemExit) as ended:
-        main(
-            [
-                *command,
-                *words,
-                "--format",
-                "json",
-                "--quiet",
-                "--study",
-                str(desk / f"study-{len(list(desk.iterdir()))}"),
-            ]
-        )
+    code = exit_status(
+        *command, *words, "--format", "json", "--quiet", "--study", str(desk / f"study-{len(list(desk.iterdir()))}")
+    )
     said = capfd.readouterr()
     assert said.out, said.err
     found: dict[str, Any] = json.loads(said.out)
-    assert ended.value.code == {"within": 0, "beyond": 1}[found["verdict"]]
+    assert code == {"within": 0, "beyond": 1}[found["verdict"]]
     return found
 
 

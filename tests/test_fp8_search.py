@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from command_line import exit_status
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.float8 import IN_FP8, Scaling, dequantized, scalings_of
 from parityscope.arithmetic.simulation import detype, simulate
@@ -26,7 +27,6 @@ from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.switching import Switchboard
 from parityscope.case import load_inputs, load_model
 from parityscope.case.inputs import Sample
-from parityscope.cli import main
 from parityscope.errors import ParityError
 from parityscope.repairs.search.costs import H200
 from parityscope.repairs.search.cut import cheapest
@@ -150,19 +150,17 @@ def test_a_model_in_eight_bits_without_its_original(tmp_path: Path, capsys: pyte
     ir.save(network(), tmp_path / "model.onnx")
     ir.save(typed_model(network(), "f16", {}, products=products()).model, tmp_path / "low.onnx")
     np.savez(tmp_path / "x.npz", x=numbers())
-    code = exit_of(
-        [
-            "evaluate",
-            str(tmp_path / "low.onnx"),
-            "--study",
-            str(tmp_path / "study"),
-            "--reference",
-            str(tmp_path / "model.onnx"),
-            "--inputs",
-            str(tmp_path / "x.npz"),
-            "--format",
-            "json",
-        ]
+    code = exit_status(
+        "evaluate",
+        str(tmp_path / "low.onnx"),
+        "--study",
+        str(tmp_path / "study"),
+        "--reference",
+        str(tmp_path / "model.onnx"),
+        "--inputs",
+        str(tmp_path / "x.npz"),
+        "--format",
+        "json",
     )
     assert code in {0, 1}
     document = json.loads(capsys.readouterr().out)
@@ -190,17 +188,15 @@ def test_lifted_it_is_what_its_weights_say(tmp_path: Path, capsys: pytest.Captur
     assert np.linalg.norm(found - expected) <= 1e-3 * np.linalg.norm(expected)  # the bias is in FP16
     ir.save(written, tmp_path / "low.onnx")
     np.savez(tmp_path / "x.npz", x=numbers())
-    code = exit_of(
-        [
-            "evaluate",
-            str(tmp_path / "low.onnx"),
-            "--inputs",
-            str(tmp_path / "x.npz"),
-            "--format",
-            "json",
-            "--study",
-            str(tmp_path / "lifted"),
-        ]
+    code = exit_status(
+        "evaluate",
+        str(tmp_path / "low.onnx"),
+        "--inputs",
+        str(tmp_path / "x.npz"),
+        "--format",
+        "json",
+        "--study",
+        str(tmp_path / "lifted"),
     )
     assert code in {0, 1}
     assert json.loads(capsys.readouterr().out)
@@ -227,12 +223,6 @@ def test_what_the_tables_have_against_other_eight_bits() -> None:
         if value.dtype == ir.DataType.FLOAT8E4M3FN and value.const_value is not None and not value.shape:
             value.const_value = ir.Tensor(np.ones((), ml_dtypes.float8_e4m3fn), name=value.name)
     assert any("zero point" in one.what for one in tensorrt_concerns(model))
-
-
-def exit_of(words: list[str]) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main(words)
-    return int(ended.value.code or 0)
 
 
 def floats_in(held: Any) -> list[float]:
@@ -319,10 +309,12 @@ def test_from_the_command_line_to_a_plan_and_back(low: str, tmp_path: Path, caps
     deep(tmp_path, 40)
     model, data, fixed = (str(tmp_path / name) for name in ("model.onnx", "data", "fixed.onnx"))
     times = {f"MatMul#{number}": {"f32": 8e-6, "f16": 2e-6, "f8e4m3": 1e-6} for number in range(0, 24, 2)}
-    (tmp_path / "times.json").write_text(json.dumps({"nodes": times}))  # products this small gain nothing by a roofline
+    (tmp_path / "times.json").write_text(
+        json.dumps({"nodes": times}), encoding="utf-8"
+    )  # products this small gain nothing by a roofline
     asked = ["repair", model, "--inputs", data, "--low", low, "--budget", "rel_l2=1e-1", "--threads", "1", "--quiet"]
     asked += ["--profile", str(tmp_path / "times.json")]
-    code = exit_of([*asked, "-o", fixed, "--format", "json"])
+    code = exit_status(*asked, "-o", fixed, "--format", "json")
     document = json.loads(capsys.readouterr().out)
     assert code == 0
     assert document["verdict"] == "certified"
@@ -342,7 +334,7 @@ def test_from_the_command_line_to_a_plan_and_back(low: str, tmp_path: Path, caps
         assert np.linalg.norm(candidate - reference) <= 1e-1 * np.linalg.norm(reference) * 1.01
     again = str(tmp_path / "again.onnx")
     plan = str(tmp_path / "fixed.plan.toml")
-    exit_of(["repair", model, "--plan", plan, "--inputs", data, "--budget", "rel_l2=1e-1", "-o", again, "--quiet"])
+    exit_status("repair", model, "--plan", plan, "--inputs", data, "--budget", "rel_l2=1e-1", "-o", again, "--quiet")
     capsys.readouterr()
     run_again = open_session(detype(ir.load(again)).model)
     sample = next(iter(inputs))
@@ -377,7 +369,7 @@ def test_a_search_beside_tf32(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     asked = ["repair", model, "--inputs", data, "--threads", "1", "--quiet", "--format", "json"]
     verdicts = {}
     for low, limit in (("f16,tf32", "1e-4"), ("f16,tf32", "1e-2")):
-        exit_of([*asked, "--low", low, "--budget", f"rel_l2={limit}", "-o", str(tmp_path / f"{limit}.onnx")])
+        exit_status(*asked, "--low", low, "--budget", f"rel_l2={limit}", "-o", str(tmp_path / f"{limit}.onnx"))
         verdicts[limit] = json.loads(capsys.readouterr().out)["verdict"]
     assert verdicts == {"1e-4": "infeasible", "1e-2": "nothing"}
     assert labels_of("f16,tf32").title == "FP16 beside TF32"

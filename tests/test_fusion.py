@@ -23,7 +23,7 @@ from parityscope.arithmetic.simulation import simulate
 from parityscope.backends import Capture
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends._ort_executed import executed_by_onnxruntime
-from parityscope.backends.recording import open_target
+from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
 from parityscope.case import Sample
 from parityscope.case.model import load_model

@@ -9,11 +9,12 @@ import onnx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from parityscope.case import load_inputs, load_model
 from parityscope.case.generated import generated_shapes, table_rows
 from parityscope.errors import ParityError
+from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,9 +23,7 @@ if TYPE_CHECKING:
 
 
 def model(folder: Path, text: str, **tables: np.ndarray) -> Model:
-    proto = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> g {text}')
-    proto.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in tables.items())
-    onnx.save(proto, folder / "m.onnx")
+    write_network(folder / "m.onnx", f'<ir_version: 8, opset_import: ["": 17]> g {text}', tables)
     return load_model(folder / "m.onnx")
 
 

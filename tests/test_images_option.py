@@ -12,9 +12,9 @@ import onnxruntime
 import pytest
 from PIL import Image
 
+from command_line import exit_status
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.imaging.recipe import Placing, Recipe, prepared
-from parityscope.cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,10 +56,9 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def diagnosed(desk: Path, capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, Any], str]:
     command = ["diagnose", str(desk / "net.onnx"), "--inputs", str(desk / "right-inputs")]
     command += ["--candidate", f"saved?path={desk / 'nearest'}", "--format", "json", "--quiet"]
-    with pytest.raises(SystemExit) as ended:
-        main([*command, *words, "--study", str(desk / f"study-{len(list(desk.iterdir()))}")])
+    code = exit_status(*command, *words, "--study", str(desk / f"study-{len(list(desk.iterdir()))}"))
     said = capfd.readouterr()
-    return int(ended.value.code or 0), json.loads(said.out) if said.out else {}, said.err
+    return code, json.loads(said.out) if said.out else {}, said.err
 
 
 def test_images_beside_prepared_samples_tell_the_kernel(desk: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from command_line import exit_status
 from parityscope.case.imaging.kernels import KERNELS, resampled, weights
 from parityscope.case.imaging.recipe import Placing, Recipe, placed, prepared
 from parityscope.case.imaging.recipe_file import read_recipe
 from parityscope.checks._preprocessing.naming import name_difference
 from parityscope.checks._preprocessing.placings import recognised
 from parityscope.checks._preprocessing.registering import registered
-from parityscope.cli import main
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ layout = "NHWC"
 
 def test_a_recipe_is_read(tmp_path: Path) -> None:
     path = tmp_path / "prepare.toml"
-    path.write_text(RECIPE)
+    path.write_text(RECIPE, encoding="utf-8")
     recipe = read_recipe(path, ["x"])
     assert recipe.input == "x"
     assert recipe.placing == Placing(size=SIZE, fit="letterbox", kernel="bilinear")
@@ -225,7 +225,7 @@ def test_a_recipe_is_read(tmp_path: Path) -> None:
 )
 def test_a_wrong_recipe_is_one_clear_error(tmp_path: Path, text: str, problem: str) -> None:
     path = tmp_path / "prepare.toml"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     with pytest.raises(ParityError, match=problem):
         read_recipe(path, ["x"])
 
@@ -285,7 +285,7 @@ def words(image):
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Path:
-    (tmp_path / "code.py").write_text(CODE)
+    (tmp_path / "code.py").write_text(CODE, encoding="utf-8")
     (tmp_path / "images").mkdir()
     for seed in range(2):
         Image.fromarray(photograph(seed=seed)).save(tmp_path / "images" / f"{seed}.png")
@@ -294,9 +294,7 @@ def desk(tmp_path: Path) -> Path:
 
 def compared(desk: Path, first: str, second: str, *words: str) -> int:
     command = ["preprocessing", f"{desk / first}", f"{desk / second}", "--images", str(desk / "images"), "--quiet"]
-    with pytest.raises(SystemExit) as ended:
-        main([*command, *words])
-    return int(ended.value.code or 0)
+    return exit_status(*command, *words)
 
 
 @pytest.mark.parametrize(
@@ -318,7 +316,7 @@ def test_two_preprocessings_part_at_a_step(
 
 
 def test_preprocessings_that_agree(desk: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (desk / "prepare.toml").write_text('size = [56, 64]\nlayout = "NHWC"\n')
+    (desk / "prepare.toml").write_text('size = [56, 64]\nlayout = "NHWC"\n', encoding="utf-8")
     assert compared(desk, "code.py:reference", "code.py:reference") == 0
     # Only the ends can be compared with a function that says nothing of its steps; that is said.
     assert compared(desk, "code.py:reference", "code.py:end") == 0

@@ -58,7 +58,7 @@ def npz(folder: Path) -> dict[str, Any]:
 def recording(folder: Path) -> dict[str, Any]:
     for part in ("inputs", "outputs"):
         (folder / part).mkdir()
-    (folder / "manifest.json").write_text("{}")
+    (folder / "manifest.json").write_text("{}", encoding="utf-8")
     npz(folder / "inputs")
     return {"data": folder}
 
@@ -118,8 +118,8 @@ def samples():
 
 
 def loader(folder: Path) -> dict[str, Any]:
-    (folder / "load.py").write_text(LOADER)
-    (folder / "neighbour.py").write_text("offset = 100\n")
+    (folder / "load.py").write_text(LOADER, encoding="utf-8")
+    (folder / "neighbour.py").write_text("offset = 100\n", encoding="utf-8")
     return {"data": f"{folder}/load.py:samples"}
 
 
@@ -135,7 +135,7 @@ def prepare(image):
 
 def images(folder: Path) -> dict[str, Any]:
     (folder / "pages").mkdir()
-    (folder / "prepare.py").write_text(PREPROCESS)
+    (folder / "prepare.py").write_text(PREPROCESS, encoding="utf-8")
     for index in range(COUNT):
         Image.new("RGB", (4, 3), (index, 0, 0)).save(folder / "pages" / f"{index}.png")
     (folder / "pages" / "Thumbs.db").write_bytes(b"?")
@@ -256,7 +256,7 @@ def test_layout_and_stacking_are_recognised_in_the_fix(tmp_path: Path) -> None:
 
 def test_python_objects_from_a_loader_are_refused(model: Model, tmp_path: Path) -> None:
     (tmp_path / "load.py").write_text(
-        "import numpy as np\ndef f():\n  yield {'x': np.array([None]), 'k': np.zeros((1, 2), int)}\n"
+        "import numpy as np\ndef f():\n  yield {'x': np.array([None]), 'k': np.zeros((1, 2), int)}\n", encoding="utf-8"
     )
     with pytest.raises(ParityError, match="an array of Python objects") as caught:
         load(model, tmp_path, data=f"{tmp_path}/load.py:f")
@@ -268,7 +268,8 @@ def test_bfloat16_inputs_survive_npz_and_the_spool(tmp_path: Path) -> None:
     array = np.array([1.5, -3.0], dtype=ml_dtypes.bfloat16)
     np.savez(tmp_path / "a.npz", x=array)
     (tmp_path / "load.py").write_text(
-        "import numpy as np, ml_dtypes\ndef f():\n  yield {'x': np.array([1.5, -3], ml_dtypes.bfloat16)}\n"
+        "import numpy as np, ml_dtypes\ndef f():\n  yield {'x': np.array([1.5, -3], ml_dtypes.bfloat16)}\n",
+        encoding="utf-8",
     )
     save_file({"x": array}, tmp_path / "a.safetensors")
     kinds = [tmp_path / "a.npz", f"{tmp_path}/load.py:f", tmp_path / "a.safetensors"]
@@ -312,8 +313,8 @@ def test_nan_everywhere_and_no_samples_at_all_are_errors(model: Model, tmp_path:
     with pytest.raises(ParityError, match="every sample has a NaN"):
         load(model, tmp_path, data=tmp_path / "a.npz")
     np.savez(tmp_path / "none.npz", x=np.zeros((0, 3, 4), np.float32), k=np.zeros((0, 2), np.int64))
-    (tmp_path / "load.py").write_text("def f():\n  return []\n")
-    (tmp_path / "in.json").write_text("[]")
+    (tmp_path / "load.py").write_text("def f():\n  return []\n", encoding="utf-8")
+    (tmp_path / "in.json").write_text("[]", encoding="utf-8")
     for how in (
         {"data": tmp_path / "none.npz", "stacked": True},
         {"data": f"{tmp_path}/load.py:f"},
@@ -385,7 +386,7 @@ def test_a_file_that_changed_after_the_check_is_noticed(model: Model, tmp_path: 
 )
 def test_a_loader_that_fails_is_named_with_its_error(model: Model, tmp_path: Path, body: str, problem: str) -> None:
     head = "import numpy as np\nX, K = np.zeros((1, 3, 4), np.float32), np.zeros((1, 2), np.int64)\n"
-    (tmp_path / "load.py").write_text(head + body)
+    (tmp_path / "load.py").write_text(head + body, encoding="utf-8")
     before = list(sys.path)
     with pytest.raises(ParityError, match=problem) as caught:
         load(model, tmp_path, data=f"{tmp_path}/load.py:f")
@@ -426,7 +427,9 @@ def test_images_need_a_preprocessing_that_works(model: Model, tmp_path: Path, da
     with pytest.raises(ParityError, match="nothing says how the model wants them") as caught:
         load(model, tmp_path, data=how["data"])
     assert "--preprocess file.py:function" in caught.value.fix
-    (tmp_path / "prepare.py").write_text("def array(i): return i\ndef fails(i): 1/0\ndef none(i): pass\n")
+    (tmp_path / "prepare.py").write_text(
+        "def array(i): return i\ndef fails(i): 1/0\ndef none(i): pass\n", encoding="utf-8"
+    )
     for name, problem in (
         ("array", "gave one array, and the model has 2 inputs: x, k"),
         ("fails", r"preprocessing 0\.png failed: ZeroDivisionError"),
@@ -439,7 +442,7 @@ def test_images_need_a_preprocessing_that_works(model: Model, tmp_path: Path, da
 def test_one_array_is_enough_for_a_single_input(tmp_path: Path, data: Path) -> None:
     made = parsed(tmp_path, "(uint8[H, W, 3] x) => (uint8[H, W, 3] y) { y = Identity(x) }")
     Image.new("RGB", (4, 3), (9, 8, 7)).save(data / "a.jpg", quality=100)
-    (tmp_path / "prepare.py").write_text("def same(image): return image\n")
+    (tmp_path / "prepare.py").write_text("def same(image): return image\n", encoding="utf-8")
     inputs = load(made, tmp_path, data=data, preprocess=f"{tmp_path}/prepare.py:same")
     assert inputs.sample(0).arrays["x"].shape == (3, 4, 3)
 
@@ -480,7 +483,7 @@ def test_options_that_do_not_fit(
 
 def test_a_spool_that_cannot_be_written_is_an_error(model: Model, tmp_path: Path, data: Path) -> None:
     how = stacked_npz(data)
-    (tmp_path / "spool").write_text("a file where the folder should be")
+    (tmp_path / "spool").write_text("a file where the folder should be", encoding="utf-8")
     with pytest.raises(ParityError, match="cannot be written"):
         load(model, tmp_path, **how)
 
@@ -501,7 +504,8 @@ def test_memory_stays_at_a_few_samples(
     if kind is loader:
         (data / "load.py").write_text(
             f"import numpy as np\ndef samples():\n  for i in range({count}):\n"
-            f"    yield {{'x': np.full((1, {nbytes // 4}), i, np.float32)}}\n"
+            f"    yield {{'x': np.full((1, {nbytes // 4}), i, np.float32)}}\n",
+            encoding="utf-8",
         )
     tracemalloc.start()
     try:
@@ -529,7 +533,7 @@ def test_the_digest_sees_names_dtypes_shapes_and_bytes(tmp_path: Path) -> None:
 
 
 def test_errors_are_plain_text(model: Model, tmp_path: Path) -> None:
-    (tmp_path / "in.json").write_text(json.dumps({"x": 1, "k": 2}))
+    (tmp_path / "in.json").write_text(json.dumps({"x": 1, "k": 2}), encoding="utf-8")
     with pytest.raises(ParityError) as caught:
         load(model, tmp_path, data=tmp_path / "in.json")
     assert str(caught.value).count("\n") == 2  # problem, where, fix

@@ -29,7 +29,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from parityscope.backends import Capture
-from parityscope.backends.recording import open_target
+from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
 from parityscope.case import Sample, load_model
 from parityscope.errors import ParityError
@@ -245,7 +245,7 @@ def test_nan_is_a_result_and_not_a_failure(desk: Desk) -> None:
     ],
 )
 def test_a_target_that_cannot_start(desk: Desk, target: str, problem: str) -> None:
-    (desk.folder / "no-shebang").write_text("exit 0\n")
+    (desk.folder / "no-shebang").write_text("exit 0\n", encoding="utf-8")
     (desk.folder / "no-shebang").chmod(0o755)
     model = load_model(desk.folder / "small.onnx")
     with (
@@ -303,7 +303,7 @@ def workers(parent: int) -> list[int]:
     found = []
     for place in Path("/proc").iterdir():
         with contextlib.suppress(OSError, ValueError):
-            above = int((place / "stat").read_text().rpartition(")")[2].split()[1])
+            above = int((place / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
             if above == parent and b"parityscope.backends._worker" in (place / "cmdline").read_bytes():
                 found.append(int(place.name))
     return found
@@ -353,7 +353,7 @@ def test_a_runtime_that_is_killed_under_the_command_line(desk: Desk, slow: Path)
 
 def seconds_of_cpu(process: int) -> float:
     with contextlib.suppress(OSError):
-        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     return 0.0
 
@@ -364,7 +364,10 @@ def crashing_library(desk: Desk) -> Path:
     if not COMPILER:
         pytest.skip("no C compiler (cc, gcc, clang) on PATH")
     source = desk.folder / "crash.c"
-    source.write_text("void *RegisterCustomOps(void *options, const void *api) { *(volatile int *)8 = 1; return 0; }\n")
+    source.write_text(
+        "void *RegisterCustomOps(void *options, const void *api) { *(volatile int *)8 = 1; return 0; }\n",
+        encoding="utf-8",
+    )
     library = desk.folder / "libcrash.so"
     subprocess.run([COMPILER, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
     return library
@@ -386,7 +389,9 @@ def test_a_native_crash_without_isolation_still_is_one_error(desk: Desk, crashin
 
 
 def test_a_loader_that_crashes_is_one_error(desk: Desk) -> None:
-    (desk.folder / "loader.py").write_text("import ctypes\ndef samples():\n    ctypes.string_at(0)\n    yield {}\n")
+    (desk.folder / "loader.py").write_text(
+        "import ctypes\ndef samples():\n    ctypes.string_at(0)\n    yield {}\n", encoding="utf-8"
+    )
     status, said = desk.run("compare", "--candidate", "ort", "--inputs", "loader.py:samples", "--study", "study")
     assert status == 2
     assert_one_error(said, "killed by SIGSEGV")
@@ -411,7 +416,7 @@ def test_a_runtime_without_memory_is_one_error(desk: Desk) -> None:
 
 def test_what_lies_in_the_working_directory_is_not_imported(desk: Desk) -> None:
     for name in ("json", "numpy", "onnxruntime", "parityscope", "safetensors", "select"):
-        (desk.folder / f"{name}.py").write_text("raise SystemExit(99)\n")
+        (desk.folder / f"{name}.py").write_text("raise SystemExit(99)\n", encoding="utf-8")
     model = load_model(desk.folder / "small.onnx")
     sample = Sample(index=0, name="first", arrays={"x": X})
     with contextlib.chdir(desk.folder), open_target(model, parse_target("ort?isolate=on"), Capture()) as session:

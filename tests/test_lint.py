@@ -27,6 +27,7 @@ from parityscope.lint import lint, rule_page, rules
 from parityscope.lint._scan import float_numbers
 from parityscope.lint.contract import check_examples, findings_of, write_example
 from parityscope.testing.models import require
+from parityscope.testing.networks import parse_network
 
 if TYPE_CHECKING:
     from parityscope.records import Finding
@@ -43,9 +44,7 @@ ROLES = {"cause", "contributing", "information"}
 
 
 def parsed(text: str, **constants: np.ndarray) -> onnx.ModelProto:
-    model = onnx.parser.parse_model(text)
-    model.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in constants.items())
-    return model
+    return parse_network(text, constants)
 
 
 def saved(tmp_path: Path, model: onnx.ModelProto) -> Path:

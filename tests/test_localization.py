@@ -12,14 +12,17 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from one_sample import one_sample
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.recording import Request, observable, record
 from parityscope.backends.targets import parse_target
-from parityscope.case import Inputs, Sample, load_model
-from parityscope.case.graph import inject, sever, sites
+from parityscope.case import Inputs, load_model
+from parityscope.case.deriving import inject, sever
+from parityscope.case.graph import sites
 from parityscope.localization import Options, Sides, injection, localize
 from parityscope.localization.replay import observed_tensors, plan_windows, replayed_values
 from parityscope.testing.models import ocr_rec_input, rendered_line, require
+from parityscope.testing.networks import parse_network
 from parityscope.trace import Trace
 
 if TYPE_CHECKING:
@@ -59,11 +62,6 @@ class Both:
 
     def localize(self, memory: int = 512 << 20) -> Localization:
         return localize(self.model, self.inputs, self.reference, self.candidate, self.pairing, Options(memory=memory))
-
-
-def one_sample(arrays: Mapping[str, np.ndarray]) -> Inputs:
-    sample = Sample(index=0, name="sample", arrays=arrays)
-    return Inputs(origin="test", names=tuple(arrays), sha256="", indices=(0,), read=lambda _: sample)
 
 
 def recorded(model: Model, inputs: Inputs, target: str, folder: Path) -> Trace:
@@ -311,11 +309,11 @@ def test_the_body_of_a_loop_reads_the_severed_tensor(tmp_path: Path) -> None:
 
 def test_weights_in_an_external_file(tmp_path: Path) -> None:
     weight = np.random.default_rng(1).standard_normal((4, 300)).astype(np.float32)
-    model = onnx.parser.parse_model(
+    model = parse_network(
         '<ir_version: 8, opset_import: ["": 17]> g (float[1, 4] x) => (float[1, 300] y) '
-        "{ h = Tanh(x) m = MatMul(h, w) y = Relu(m) }"
+        "{ h = Tanh(x) m = MatMul(h, w) y = Relu(m) }",
+        {"w": weight},
     )
-    model.graph.initializer.append(numpy_helper.from_array(weight, "w"))
     path = tmp_path / "external.onnx"
     onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
     assert (tmp_path / "weights.bin").stat().st_size >= weight.nbytes

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 
+from one_sample import one_sample
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.recording import Request, observable, record
 from parityscope.backends.targets import parse_target
-from parityscope.case import Inputs, Sample, load_model
+from parityscope.case import load_model
 from parityscope.localization import injection, localize
 
 if TYPE_CHECKING:
@@ -47,8 +48,7 @@ def found_in(folder: Path, target: str) -> tuple[Localization, Mapping[str, np.n
     proto = onnx.parser.parse_model(TEXT)
     onnx.save(proto, path)
     model = load_model(path)
-    sample = Sample(index=0, name="sample", arrays={"x": X})
-    inputs = Inputs(origin="test", names=("x",), sha256="", indices=(0,), read=lambda _: sample)
+    inputs = one_sample({"x": X})
 
     def traced(text: str) -> Trace:
         request = Request(samples=(0,), tensors=tuple(observable(model)), folder=folder / text[:3], label=text[:3])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib.metadata
 import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -244,13 +246,63 @@ def test_cut_log_says_so(tmp_path: Path) -> None:
     assert any(skip.reason == "its last line is cut" for skip in half.skipped)
 
 
+def test_log_without_its_beginning_says_so(tmp_path: Path) -> None:
+    text = "[I] [TRT] Engine generation completed in 9.5 seconds.\n&&&& PASSED TensorRT.trtexec [TensorRT v101401] # trtexec\n"
+    after = read_log(written(tmp_path, "[V] [TRT] After vertical fusions: 60 layers\n"))
+    assert after.skipped[0].what == "the beginning of the log"
+    assert next(skip.what for skip in read_log(written(tmp_path, text)).skipped) == "the beginning of the log"
+    whole = read_log(written(tmp_path, text.replace("PASSED", "RUNNING").splitlines()[-1] + "\n" + text))
+    assert "the beginning of the log" not in [skip.what for skip in whole.skipped]
+
+
+FAILED = """\
+&&&& RUNNING TensorRT.trtexec [TensorRT v101401] [b48] # trtexec --onnx=m.onnx
+[07/30/2026-10:00:27] [E] Error[4]: flux capacitor
+&&&& FAILED TensorRT.trtexec [TensorRT v101401] [b48] # trtexec --onnx=m.onnx
+"""
+PASSED = CUT + "&&&& PASSED TensorRT.trtexec [TensorRT v101401] [b48] # trtexec --onnx=m.onnx\n"
+OVERFLOW = (
+    "[W] [TRT] - 1 weights are affected by this issue: Detected finite FP32 values which would overflow in FP16.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "role", "verdict"),
+    [
+        (FAILED, "cause", "beyond"),
+        (PASSED + FAILED, "cause", "beyond"),
+        (FAILED + PASSED, "contributing", "within"),  # a later run passed
+        (OVERFLOW + FAILED, "contributing", "beyond"),  # another line is the cause
+        (PASSED, "", "within"),
+        ("[V] [TRT] Original: 9 layers\n[E] [TRT] flux capacitor\n", "cause", "beyond"),
+        ("[E] [TRT] flux capacitor\n", "", "incomplete"),  # nothing says that it was a build
+    ],
+)
+def test_failed_run_is_never_said_to_be_fine(tmp_path: Path, text: str, role: str, verdict: str) -> None:
+    log = read_log(written(tmp_path, text))
+    found = {finding.code: finding for finding in find(log)}
+    assert (found["RUN202"].role if "RUN202" in found else "") == role
+    assert not role or "flux capacitor" in found["RUN202"].claim
+    assert document(log, tuple(found.values()), version="0")["verdict"] == verdict
+
+
+def test_run_that_ended_says_nothing_about_one_that_is_cut(tmp_path: Path) -> None:
+    log = read_log(written(tmp_path, PASSED + CUT))
+    assert log.outcome == "unknown"
+    assert any("&&&& PASSED" in skip.reason for skip in log.skipped)
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         (b"", "empty"),
         (b"ftrt\0\0\0\0", "a TensorRT engine"),
-        (b"\x1f\x8b\x08\0", "gzip"),
-        ("[V] x".encode("utf-16"), "UTF-16"),
+        (b"vtrt\2\0\0\0", "TensorRT-RTX"),
+        (b"\x1f\x8b\x08\0", r"compressed \(gzip\) and damaged"),
+        (gzip.compress(b""), "empty"),
+        (gzip.compress(b"abc\0def"), "binary"),
+        ("Epoch 1: loss 0.3".encode("utf-16"), "none of its 1 lines"),
+        (b"BZh91AY", "bzip2"),
         (b"abc\0def", "binary"),
         (b"Epoch 1: loss 0.3\nEpoch 2: loss 0.2\n", "none of its 2 lines"),
     ],
@@ -292,6 +344,88 @@ def test_prefixes_of_others_and_colours() -> None:
     assert split_prefix("no prefix [TRT] here") == ("", "no prefix [TRT] here")
 
 
+# What docker, compose, kubectl, the node's log files, journald, GitHub's gh and PowerShell put before a line.
+PREFIXES = [
+    "2026-08-20T20:57:40.123456789Z ",
+    "2026-08-20T20:57:40+02:00 ",
+    "trt-1              | ",
+    "builder | ",
+    "\x1b[36mtrt-1  | \x1b[0m",
+    "trt-1  | 2026-08-20T20:57:40.123456789Z ",
+    "[pod/trt-0/builder] ",
+    "2026-08-20T20:57:40.123456789Z stderr F ",
+    "Aug 20 20:57:40 gpu-box trtexec[1234]: ",
+    "2026-08-20T20:57:40+0200 gpu-box trtexec[1234]: ",
+    "build\tBuild the engine\t2026-08-20T20:57:40.1234567Z ",
+    "trtexec.exe : ",
+]
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_every_line_of_a_log_is_read_behind_a_prefix_of_others(tmp_path: Path, prefix: str) -> None:
+    text = """\
+&&&& RUNNING TensorRT.trtexec [TensorRT v100300] # trtexec --onnx=det.onnx --fp16 --verbose
+[08/20/2024-20:57:40] [I] TF32 is enabled by default. Add --noTF32 flag to further improve accuracy with some performance cost.
+[08/20/2024-20:57:40] [V] [TRT] Tactic: 0x0000000000000000 Time: 0.012
+[08/20/2024-20:57:51] [V] [TRT] Engine Layer Information:
+Layer(CaskConvolution): Conv_0 + Relu_1, Tactic: 0x1, x[Half(1,3,8,8)] -> y[Half(1,8,8,8)]
+[08/20/2024-20:57:52] [I] [TRT] Engine generation completed in 9.5 seconds.
+&&&& PASSED TensorRT.trtexec [TensorRT v100300] # trtexec --onnx=det.onnx --fp16 --verbose
+"""
+    plain = read_log(written(tmp_path, text))
+    behind = read_log(written(tmp_path, "".join(prefix + line for line in text.splitlines(keepends=True))))
+    assert plain.layers
+    assert plain.versions["TensorRT"] == "10.3.0"
+    assert replace(behind, nbytes=plain.nbytes) == plain
+
+
+def test_polygraphy_is_no_container(tmp_path: Path) -> None:
+    log = read_log(written(tmp_path, "[I] RUNNING | Command: polygraphy run m.onnx\n[I] PASSED | Runtime: 1.2s\n"))
+    assert (log.tool, log.outcome) == ("polygraphy", "passed")
+
+
+@pytest.mark.parametrize("lines", [1, 400], ids=["one block", "several blocks"])
+@pytest.mark.parametrize("way", ["crlf", "gzip", "two gzip files", "utf-16", "utf-16-le", "utf-16-be", "utf-8-sig"])
+def test_log_is_read_however_it_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, lines: int
+) -> None:
+    monkeypatch.setattr("parityscope.logs._opening.BLOCK", 1001)  # odd: in the middle of a letter of UTF-16
+    text = CUT + "".join(f"[V] ConvReluFusion: Fusing größe{i} with b{i}\n" for i in range(lines))
+    ways = {
+        "crlf": lambda: text.replace("\n", "\r\n").encode(),
+        "gzip": lambda: gzip.compress(text.encode()),
+        "two gzip files": lambda: gzip.compress(text[:99].encode()) + gzip.compress(text[99:].encode()),
+    }
+    plain = read_log(written(tmp_path, text))
+    path = tmp_path / "build.log"
+    path.write_bytes(ways[way]() if way in ways else text.replace("\n", "\r\n").encode(way))
+    log = read_log(path)
+    assert len(log.fusions) == lines
+    assert replace(log, nbytes=plain.nbytes) == plain
+
+
+def test_damaged_gzip_is_read_to_the_damage(tmp_path: Path) -> None:
+    text = CUT + "".join(f"[V] ConvReluFusion: Fusing a{i * i * i} with b{i * 7919}\n" for i in range(3000))
+    path = tmp_path / "build.log.gz"
+    path.write_bytes(gzip.compress(text.encode())[:-4000])
+    log = read_log(path)
+    assert 0 < len(log.fusions) < 3000
+    assert any("damaged" in skip.reason and skip.fix for skip in log.skipped)
+
+
+def test_several_builds_in_one_log_are_told(built: dict[str, Path], tmp_path: Path) -> None:
+    path = tmp_path / "both.log"
+    path.write_bytes(built["float"].read_bytes() + built["float16"].read_bytes())
+    log = read_log(path)
+    assert (log.builds, log.finished, log.unfinished) == (2, 2, False)
+    assert log.layers == tuple(
+        replace(layer, line=layer.line + read_log(built["float"]).lines) for layer in read_log(built["float16"]).layers
+    )
+    assert "2; layers, inputs and outputs are the last one's" in FORMS.render(
+        document(log, find(log), version="0"), "text"
+    )
+
+
 def test_no_kind_of_entry_grows_without_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parityscope.logs._taking.MOST", 3)
     log = read_log(written(tmp_path, "".join(f"[V] ConvReluFusion: Fusing a{i} with b{i}\n" for i in range(5))))
@@ -300,7 +434,7 @@ def test_no_kind_of_entry_grows_without_bound(tmp_path: Path, monkeypatch: pytes
 
 
 def test_line_longer_than_a_block_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("parityscope.logs._lines.BLOCK", 64)
+    monkeypatch.setattr("parityscope.logs._opening.BLOCK", 64)
     monkeypatch.setattr("parityscope.logs._lines._LONGEST", 64)
     text = f"[V] ConvReluFusion: Fusing a with {'b' * 1000}\n[V] ConvReluFusion: Fusing c with d\n"
     log = read_log(written(tmp_path, text))
@@ -368,6 +502,19 @@ def test_real_build_is_read(built: dict[str, Path]) -> None:
     assert not [finding for finding in find(log) if finding.role == "cause"]
 
 
+def test_real_build_whose_environment_forbids_tf32(built: dict[str, Path], tmp_path: Path) -> None:
+    path = tmp_path / "off.log"
+    code = BUILD.replace("config.profiling", "config.set_flag(trt.BuilderFlag.TF32); config.profiling")
+    command = [sys.executable, "-c", code, str(built["float"].with_suffix(".onnx"))]
+    with path.open("wb") as out:
+        environment = {**os.environ, "NVIDIA_TF32_OVERRIDE": "0"}
+        subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, env=environment, check=True)
+    log = read_log(path)
+    assert log.tf32 == "off (NVIDIA_TF32_OVERRIDE=0)"
+    assert [finding.code for finding in find(log)] == ["ACC205"]
+    assert not log.unexplained
+
+
 def test_real_builds_are_compared_node_by_node(built: dict[str, Path]) -> None:
     pair = compare_logs(read_log(built["float"]), read_log(built["float16"]))
     kinds = {node.node: (node.reference.types, node.candidate.types) for node in pair.nodes}
@@ -416,6 +563,26 @@ def test_real_log_of_polygraphy(built: dict[str, Path], tmp_path: Path) -> None:
     assert log.facts["model"] == str(model)
     assert log.tf32 == ("on (builder flags)" if "TF32" in log.facts["builder flags"] else "off (builder flags)")
     assert log.builds == 1
+    assert document(log, find(log), version="0")["verdict"] == "within"
+
+
+def test_real_comparison_of_polygraphy_that_fails(built: dict[str, Path], tmp_path: Path) -> None:
+    polygraphy = Path(sys.executable).with_name("polygraphy")
+    if not polygraphy.exists():
+        pytest.skip("Polygraphy is not installed")
+    model, path = built["float"].with_suffix(".onnx"), tmp_path / "polygraphy.log"
+    saved = str(tmp_path / "out.json")
+    words = [sys.executable, str(polygraphy), "run", str(model), "--onnxrt"]
+    subprocess.run([*words, "--save-outputs", saved], capture_output=True, check=True)
+    other = [*words, "--seed", "3", "--load-outputs", saved]  # other inputs, so other outputs
+    with path.open("wb") as out:
+        assert subprocess.run(other, stdout=out, stderr=subprocess.STDOUT, check=False).returncode == 1
+    log = read_log(path)
+    found = find(log)
+    assert [(finding.code, finding.role) for finding in found] == [("RUN203", "cause"), ("RUN202", "contributing")]
+    assert found[0].details["names"] == ["y"]
+    assert not [line for line in log.unexplained if line.severity == "E"]
+    assert document(log, found, version="0")["verdict"] == "beyond"
 
 
 def test_findings_of_two_logs_say_whose_they_are(tmp_path: Path) -> None:
@@ -455,7 +622,7 @@ def test_exit_code_and_escaping(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "</script><b>" not in done.stdout
-    assert done.stdout.count("</script>") == 1
+    assert done.stdout.count("</script>") == done.stdout.count("<script")
     log = read_log(path)
     assert FORMS.render(document(log, find(log), version="0"), "text", width=80)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from command_line import in_a_process
 from parityscope.case.formats.npz import write_npz
 from parityscope.testing.models import ocr_det_input, ocr_rec_input, page_image, rendered_line, require
 
@@ -18,12 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NODE = "p2o.BatchNormalization.1"
-
-
-def parityscope(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "parityscope", *words], capture_output=True, text=True, cwd=folder, check=False
-    )
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +32,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def diagnosed(page: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
     folder = tmp_path_factory.mktemp("diagnosed")
     words = ["--candidate", "sim:f16?overflow=saturate", "--inputs", str(page), "--study", "study", "--format", "json"]
-    done = parityscope("diagnose", str(require("ocr-det")), *words, folder=folder)
+    done = in_a_process("diagnose", str(require("ocr-det")), *words, folder=folder)
     assert done.returncode == 1, done.stderr
     return json.loads(done.stdout), folder / "study"
 
@@ -67,8 +62,8 @@ def test_the_document_follows_the_design(diagnosed: tuple[dict[str, Any], Path])
     keys += " unexplained"
     assert set(document) == set(keys.split())
     assert document["schema"] == "parityscope/1"
-    assert json.loads((study / "study.json").read_text())["verdict"] == "beyond"
-    assert "batch_norm_0.w_2" in (study / "report.html").read_text()
+    assert json.loads((study / "study.json").read_text(encoding="utf-8"))["verdict"] == "beyond"
+    assert "batch_norm_0.w_2" in (study / "report.html").read_text(encoding="utf-8")
     assert not (study / "tensors").exists()
 
 
@@ -76,10 +71,10 @@ def test_the_document_follows_the_design(diagnosed: tuple[dict[str, Any], Path])
 def test_a_study_is_never_overwritten_and_can_be_rendered_again(diagnosed: tuple[dict[str, Any], Path]) -> None:
     _, study = diagnosed
     words = ["--candidate", "ort", "--study", str(study)]
-    again = parityscope("diagnose", str(require("ocr-det")), *words, folder=study.parent)
+    again = in_a_process("diagnose", str(require("ocr-det")), *words, folder=study.parent)
     assert again.returncode == 2
     assert "never overwritten" in again.stderr
-    rendered = parityscope("report", str(study), folder=study.parent)
+    rendered = in_a_process("report", str(study), folder=study.parent)
     assert rendered.returncode == 0
     assert NODE in rendered.stdout
 
@@ -87,7 +82,7 @@ def test_a_study_is_never_overwritten_and_can_be_rendered_again(diagnosed: tuple
 @pytest.mark.model
 def test_the_optimizer_makes_no_difference(page: Path, tmp_path: Path) -> None:
     words = ["--candidate", "ort?optimization=disabled", "--inputs", str(page), "--study", "s", "--format", "json"]
-    done = parityscope("diagnose", str(require("ocr-det")), *words, folder=tmp_path)
+    done = in_a_process("diagnose", str(require("ocr-det")), *words, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["verdict"] == "within"
@@ -110,7 +105,7 @@ def test_outputs_that_polygraphy_saved(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     words = ["--candidate", "saved?path=out.json", "--inputs", "in.json", "--study", "s", "--format", "json"]
-    found = parityscope("diagnose", model, *words, folder=tmp_path)
+    found = in_a_process("diagnose", model, *words, folder=tmp_path)
     assert found.returncode == 0, found.stderr
     assert json.loads(found.stdout)["outputs"][0]["rel_l2"] == 0
 
@@ -119,7 +114,7 @@ def test_outputs_that_polygraphy_saved(tmp_path: Path) -> None:
 def test_the_recogniser_in_bfloat16_is_localized(tmp_path: Path) -> None:
     write_npz(tmp_path / "line.npz", ocr_rec_input(rendered_line("Parity in 2024")))
     words = ["--candidate", "openvino:bf16", "--inputs", "line.npz", "--study", "s", "--format", "json"]
-    done = parityscope("diagnose", str(require("ocr-rec")), *words, folder=tmp_path)
+    done = in_a_process("diagnose", str(require("ocr-rec")), *words, folder=tmp_path)
     assert done.returncode in {0, 1}, done.stderr
     document = json.loads(done.stdout)
     assert document["suspects"]
@@ -141,7 +136,7 @@ def test_bad_input_is_one_error_with_a_fix(tmp_path: Path) -> None:
         ["list", "nothing"],
     ]
     for words in cases:
-        done = parityscope(*words, folder=tmp_path)
+        done = in_a_process(*words, folder=tmp_path)
         assert done.returncode == 2, words
         assert "Traceback" not in done.stderr, words
         assert "fix:" in done.stderr, words
@@ -153,7 +148,8 @@ def test_a_crash_of_a_runtime_is_one_error(tmp_path: Path) -> None:
     script.write_text(
         "import os, signal, sys\n"
         "from parityscope.cli._supervise import supervised\n"
-        "sys.exit(supervised(lambda: os.kill(os.getpid(), signal.SIGSEGV)))\n"
+        "sys.exit(supervised(lambda: os.kill(os.getpid(), signal.SIGSEGV)))\n",
+        encoding="utf-8",
     )
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
     assert done.returncode == 2
@@ -168,6 +164,6 @@ def test_import_is_light() -> None:
 
 
 def test_doctor_lists_every_backend(tmp_path: Path) -> None:
-    done = parityscope("doctor", "--format", "json", folder=tmp_path)
+    done = in_a_process("doctor", "--format", "json", folder=tmp_path)
     assert done.returncode == 0
     assert set(json.loads(done.stdout)["backends"]) >= {"ort", "openvino", "saved", "command", "sim"}

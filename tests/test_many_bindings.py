@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from command_line import exit_status
 from parityscope.case.formats.npz import write_npz
 from parityscope.checks._assignment import likely_orders
 from parityscope.checks._orders import search
-from parityscope.cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -67,9 +67,7 @@ def test_twelve_inputs_all_exchanged_are_named(tmp_path: Path, capfd: pytest.Cap
     )
     line = ["diagnose", str(tmp_path / "m.onnx"), "--inputs", str(tmp_path / "x.npz"), "--format", "json", "--quiet"]
     line += ["--candidate", f"command?run={sys.executable} {program}", "--study", str(tmp_path / "study")]
-    with pytest.raises(SystemExit) as ended:
-        main(line)
-    assert ended.value.code == 1
+    assert exit_status(*line) == 1
     first = json.loads(capfd.readouterr().out)["findings"][0]
     assert (first["code"], first["role"]) == ("BND001", "cause")
     assert first["details"]["given"] == given_in

@@ -10,8 +10,8 @@ import onnx
 import onnx.parser
 import pytest
 
+from command_line import exit_status
 from parityscope.case.formats.npz import write_npz
-from parityscope.cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,12 +40,6 @@ g (float[8,4] x) => (float[4] scores, float[4,4] boxes) {
   scores = Mul(ordered, gain)
   boxes = Mul(moved, gain)
 }"""
-
-
-def status(*words: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main(list(words))
-    return int(ended.value.code or 0)
 
 
 def _written(text: str, path: Path, gain: float = 1.0) -> Path:
@@ -81,7 +75,7 @@ def _verified(place: Path, capfd: pytest.CaptureFixture[str], *words: str) -> tu
     after = _written(_MOVED, place / f"after{len(words)}.onnx")
     given = ["verify", str(place / "model.onnx"), "--before", f"ort?model={before}", "--after", f"ort?model={after}"]
     study = ["--inputs", str(place / "inputs"), "--study", str(place / f"study{len(words)}"), "--no-timing", "--quiet"]
-    code = status(*given, *study, "--budget", "rel_l2=1e-3", "--format", "json", *words)
+    code = exit_status(*given, *study, "--budget", "rel_l2=1e-3", "--format", "json", *words)
     return code, json.loads(capfd.readouterr().out)
 
 
@@ -108,15 +102,15 @@ def test_verify_takes_the_names_of_a_policy(place: Path, capfd: pytest.CaptureFi
 def test_a_name_that_is_no_output_is_an_error(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     model, inputs = str(place / "model.onnx"), str(place / "inputs")
     words = ["verify", model, "--before", "ort", "--after", "ort", "--inputs", inputs, "--match", "bokses"]
-    assert status(*words, "--study", str(place / "study")) == 2
+    assert exit_status(*words, "--study", str(place / "study")) == 2
     assert "the rows of 'bokses' are to be matched" in capfd.readouterr().err
-    assert status("repair", model, "--inputs", inputs, "--match", "bokses") == 2
+    assert exit_status("repair", model, "--inputs", inputs, "--match", "bokses") == 2
     assert "the rows of 'bokses' are to be matched" in capfd.readouterr().err
 
 
 def _repaired(place: Path, capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, Any]]:
     given = ["repair", str(place / "model.onnx"), "--inputs", str(place / "inputs"), "--low", "f16", "--quiet"]
-    code = status(*given, "--budget", "rel_l2=1e-2", "--format", "json", *words)
+    code = exit_status(*given, "--budget", "rel_l2=1e-2", "--format", "json", *words)
     return code, json.loads(capfd.readouterr().out)
 
 

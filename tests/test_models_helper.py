@@ -129,7 +129,7 @@ def test_a_missing_npm_is_named(cache: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_cache_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").write_text("")
+    (tmp_path / "file").write_text("", encoding="utf-8")
     monkeypatch.setenv("PARITYSCOPE_CACHE", str(tmp_path / "file"))
     with pytest.raises(Unavailable, match="cannot be made") as raised:
         models.fetch("ocr-det")

@@ -18,6 +18,7 @@ import numpy as np
 import onnx
 import pytest
 
+from command_line import in_a_process
 from parityscope.backends.contract import check_backend
 from parityscope.backends.targets import parse_target
 from parityscope.case import Sample, load_model
@@ -69,7 +70,7 @@ class Outside:
 def outside(tmp_path_factory: pytest.TempPathFactory) -> Outside:
     folder = tmp_path_factory.mktemp("site") / "outside"
     folder.mkdir()
-    (folder / "__init__.py").write_text('"""Plug-ins of somebody else."""\n')
+    (folder / "__init__.py").write_text('"""Plug-ins of somebody else."""\n', encoding="utf-8")
     printed = {kind: new(kind, f"my_{kind}", folder).stdout for kind in KINDS}
     return Outside(folder=folder, printed=printed)
 
@@ -87,21 +88,20 @@ def model(tmp_path: Path) -> Model:
 
 
 def new(kind: str, name: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "parityscope", "new", kind, name, "--folder", str(folder)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return in_a_process("new", kind, name, "--folder", str(folder))
 
 
 def installed(site: Path, tables: str) -> None:
     """Makes of `site` a folder with an installed package that has these entry points."""
     info = site / "outside-1.0.dist-info"
     info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1.0\n")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1.0\n", encoding="utf-8")
     # entry_points.txt has the same lines without quotation marks and without the prefix of the table.
     lines = [
         f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in points.items())
         for group, points in tomllib.loads(tables)["project"]["entry-points"].items()
     ]
-    (info / "entry_points.txt").write_text("".join(lines))
+    (info / "entry_points.txt").write_text("".join(lines), encoding="utf-8")
 
 
 def run(*words: str, folder: Path = ROOT, **environment: str) -> str:
@@ -201,17 +201,17 @@ def test_a_registered_metric_and_check_reach_the_study(outside: Outside, model: 
     words += ["--format", "my_renderer", "--study", str(tmp_path / "study")]
     printed = run("-m", "parityscope", "compare", str(model.path), *words, PYTHONPATH=path)
     assert "| y |" in printed
-    output = json.loads((tmp_path / "study" / "study.json").read_text())["outputs"][0]
+    output = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))["outputs"][0]
     assert output["measurements"]["my_metric"]["value"] == 0
     assert "my_metric 0 against 0" in output["reason"]
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text("kept")
+    (tmp_path / "mine.py").write_text("kept", encoding="utf-8")
     done = new("metric", "mine", tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert "fix:" in done.stderr
-    assert (tmp_path / "mine.py").read_text() == "kept"
+    assert (tmp_path / "mine.py").read_text(encoding="utf-8") == "kept"
 
 
 @pytest.mark.parametrize(

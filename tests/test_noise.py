@@ -29,12 +29,14 @@ from parityscope.arithmetic.ulps import EXACT, SUMS, ULPS
 from parityscope.arithmetic.variances import _RULES
 from parityscope.backends import Capture
 from parityscope.backends._onnxruntime import open_session
-from parityscope.backends.recording import observable, open_target
+from parityscope.backends.opening import open_target
+from parityscope.backends.recording import observable
 from parityscope.backends.targets import parse_target
 from parityscope.case import Inputs, Model, Sample, load_model
 from parityscope.comparison import measure_pair
 from parityscope.noise import FLOAT32_ROUNDING, noise_floor
 from parityscope.prediction import expect_outputs, grade_of
+from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -135,9 +137,9 @@ PRODUCTS: dict[str, tuple[tuple[int, ...], tuple[int, ...], int]] = {
 }
 
 
-def parsed(body: str, inputs: str = "float[] x") -> ir.Model:
+def parsed(body: str, inputs: str = "float[] x", opset: int = 17) -> ir.Model:
     """A model of one output y; inputs declared without a size have any shape."""
-    text = f'<ir_version: 9, opset_import: ["": 17]> g ({inputs}) => (float[] y) {{ {body} }}'
+    text = f'<ir_version: 9, opset_import: ["": {opset}]> g ({inputs}) => (float[] y) {{ {body} }}'
     proto = onnx.parser.parse_model(text)
     for value in (*proto.graph.input, *proto.graph.output):
         if not value.type.tensor_type.shape.dim:
@@ -232,7 +234,11 @@ NORMALIZATIONS: dict[str, list[tuple[int, ...]]] = {
     "y = LayerNormalization<axis=-1>(x, w)": [(40,)],
     "y = LayerNormalization<axis=1>(x, w)": [(8, 5, 40)],
     "y = BatchNormalization(x, w, b, m, v)": [(8,)] * 4,
+    "y = InstanceNormalization(x, w, b)": [(8,)] * 2,
+    "y = GroupNormalization<num_groups=2>(x, w, b)": [(8,)] * 2,
+    "y = RMSNormalization(x, w)": [(40,)],
 }
+NEWER = {"GroupNormalization": 21, "RMSNormalization": 23}  # the opset that has it as it is here; 17 for the others
 
 
 @pytest.mark.parametrize("body", NORMALIZATIONS)
@@ -246,7 +252,8 @@ def test_normalizations_err_as_predicted(body: str, shift: float) -> None:
     arrays = {"x": x, **dict(zip(names, (np.abs(each) for each in drawn(*shapes)), strict=True))}
     if "m" in arrays:
         arrays["m"] += np.float32(shift)
-    model = parsed(body, ", ".join(f"float{list(each.shape)} {name}" for name, each in arrays.items()))
+    opset = NEWER.get(body.removeprefix("y = ").partition("<")[0].partition("(")[0], 17)
+    model = parsed(body, ", ".join(f"float{list(each.shape)} {name}" for name, each in arrays.items()), opset)
     expected = exactly(model, arrays)
     found = computed(model.clone(), arrays)
     variance, square = summed(model, arrays)
@@ -283,9 +290,7 @@ SHAPES = {
 
 
 def saved(folder: Path, text: str, weights: Mapping[str, np.ndarray]) -> Model:
-    proto = onnx.parser.parse_model(text)
-    proto.graph.initializer.extend(onnx.numpy_helper.from_array(each, name) for name, each in weights.items())
-    onnx.save(proto, folder / "model.onnx")
+    write_network(folder / "model.onnx", text, weights)
     return load_model(folder / "model.onnx")
 
 

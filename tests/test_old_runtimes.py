@@ -16,16 +16,17 @@ import numpy as np
 import onnx
 import pytest
 
+from command_line import exit_status
 from parityscope.backends._onnxruntime import open_path
 from parityscope.case.formats.npz import write_npz
 from parityscope.checks._barriers import fewest, neighbours
-from parityscope.cli import main
+from parityscope.testing.networks import write_network
 from parityscope.testing.old_runtimes import require_interpreter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from parityscope.backends._onnxruntime import Run
+    from parityscope.backends._ort_running import Run
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "case-old-runtimes.md"
@@ -150,21 +151,19 @@ BUGS = {
 
 
 def written(bug: Bug, folder: Path) -> None:
-    model = onnx.parser.parse_model(bug.text)
-    for name, array in bug.constants.items():
-        model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array), name))
-    onnx.save(model, folder / "model.onnx")
+    write_network(folder / "model.onnx", bug.text, bug.constants)
     draw = np.random.default_rng(7)
     write_npz(folder / "x.npz", {"x": draw.normal(size=bug.shape).astype(np.float32)})
 
 
 def diagnosed(folder: Path, capfd: pytest.CaptureFixture[str], *sides: str) -> tuple[int, dict[str, Any]]:
     line = ["diagnose", str(folder / "model.onnx"), "--inputs", str(folder / "x.npz"), *sides]
-    with pytest.raises(SystemExit) as ended:
-        main([*line, "--format", "json", "--quiet", "--study", str(folder / f"study-{len(list(folder.iterdir()))}")])
+    code = exit_status(
+        *line, "--format", "json", "--quiet", "--study", str(folder / f"study-{len(list(folder.iterdir()))}")
+    )
     said = capfd.readouterr()
-    assert ended.value.code in {0, 1}, said.err
-    return int(ended.value.code), json.loads(said.out)
+    assert code in {0, 1}, said.err
+    return code, json.loads(said.out)
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +171,9 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The page's program in the old version's environment, as a target."""
     python = require_interpreter(ROOT / "requirements" / "old-onnxruntime.txt")
     block = re.search(
-        r"<!-- file: old_runtime\.py -->\n+```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL
+        r"<!-- file: old_runtime\.py -->\n+```python\n(.*?)^```$",
+        PAGE.read_text(encoding="utf-8"),
+        re.MULTILINE | re.DOTALL,
     )
     assert block, "the page has no program"
     program = tmp_path_factory.mktemp("old") / "old_runtime.py"

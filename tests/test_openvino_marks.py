@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parityscope.backends._openvino_trial import bearable, compiles
+from parityscope.backends._openvino_trial import _Helper, bearable, compiles
 from parityscope.backends.recording import Request, observable, record
 from parityscope.backends.targets import parse_target
 from parityscope.case import load_inputs, load_model
@@ -88,3 +89,18 @@ def test_a_trial_tells_how_it_ended(encoder: Path) -> None:
     assert compiles(path, {}, {"e1": "f32"}) in {"", signal.SIGSEGV.name}
     # An error is no death: who opens the model in earnest says what it is.
     assert compiles(encoder / "nothing.onnx", {}, {"n1": "f32"}) == ""
+
+
+def test_a_helper_that_is_gone_is_a_death_and_no_closed_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pipe is broken then, and so is that of a reader who has seen enough: the command line ends well for that one."""
+
+    def gone() -> subprocess.Popen[str]:
+        process = subprocess.Popen([sys.executable, "-c", ""], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        process.wait()
+        return process
+
+    _Helper.close()
+    monkeypatch.setattr(_Helper, "_started", staticmethod(gone))
+    assert _Helper.ask({}) == -signal.SIGKILL
+    _Helper.close()
+    assert _Helper.process is None

@@ -11,11 +11,13 @@ import onnx.parser
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from one_sample import one_sample
 from parityscope.backends import Capture
 from parityscope.backends._ort_executed import executed_by_onnxruntime
-from parityscope.backends.recording import observable, open_target
+from parityscope.backends.opening import open_target
+from parityscope.backends.recording import observable
 from parityscope.backends.targets import parse_target
-from parityscope.case import Case, Inputs, Sample, load_model
+from parityscope.case import Case, Sample, load_model
 from parityscope.records import Policy
 from parityscope.study import Settings, examine
 from parityscope.testing.models import require
@@ -147,8 +149,7 @@ def test_regions_of_fused_nodes_are_localized(tmp_path: Path) -> None:
     (weight,) = (tensor for tensor in wrong.graph.initializer if tensor.name == "w")
     weight.CopyFrom(numpy_helper.from_array(2 * numpy_helper.to_array(weight), "w"))
     onnx.save(wrong, tmp_path / "wrong.onnx")
-    sample = Sample(index=0, name="x", arrays={"x": X})
-    inputs = Inputs(origin="test", names=("x",), sha256="", indices=(0,), read=lambda _: sample)
+    inputs = one_sample({"x": X})
     told = examine(
         Case(name="m", model=model, inputs=inputs, policy=Policy()),
         parse_target("ort"),

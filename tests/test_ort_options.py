@@ -10,9 +10,10 @@ import onnxruntime
 import pytest
 
 from parityscope.backends import Capture, backend
-from parityscope.backends._ort_providers import providers_of
+from parityscope.backends._onnxruntime import open_path
+from parityscope.backends._ort_providers import check_loaded, providers_of
 from parityscope.backends.contract import check_backend
-from parityscope.backends.recording import open_target
+from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
 from parityscope.case import Sample, load_model
 from parityscope.errors import ParityError
@@ -118,3 +119,23 @@ def test_on_a_gpu_the_options_give_the_same_product(model: Model, option: str) -
         pytest.skip("this ONNX Runtime has no CUDA provider")
     plain, other = run(model, "ort?device=cuda"), run(model, f"ort?device=cuda&{option}")
     assert np.array_equal(plain["y"], other["y"])
+
+
+def test_a_provider_that_does_not_load_is_no_run_on_the_cpu(tmp_path: Path) -> None:
+    # ONNX Runtime leaves a provider out that it cannot load, and goes on; one that this build lacks is left out in the same way.
+    if CUDA in onnxruntime.get_available_providers():
+        pytest.skip("this ONNX Runtime has the provider")
+    path = tmp_path / "m.onnx"
+    text = '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Neg(x) }'
+    onnx.save(onnx.parser.parse_model(text), path)
+    asked = [(CUDA, {"device_id": "0"}), CPU]
+    with (
+        pytest.warns(UserWarning, match="not in available provider names"),
+        pytest.raises(
+            ParityError, match="could not load CUDAExecutionProvider and would run on CPUExecutionProvider"
+        ) as e,
+    ):
+        open_path(path, outputs=["y"], providers=asked)
+    assert "parityscope doctor" in e.value.fix
+    check_loaded([CPU], [CPU])
+    check_loaded([(CUDA, {}), CPU], [CUDA, CPU])

@@ -8,8 +8,9 @@ import numpy as np
 import onnx
 import pytest
 
+from one_sample import one_sample
 from parityscope.backends._onnxruntime import open_session
-from parityscope.case import Inputs, Sample, load_model
+from parityscope.case import load_model
 from parityscope.errors import ParityError
 from parityscope.pairing import pair_graphs
 from parityscope.testing.models import ocr_rec_input, rendered_line, require
@@ -24,11 +25,6 @@ MEMORY = 512 << 20
 REFERENCE = "x_t = Tanh(x)  x_e = Exp(x)  s = Add(x_t, x_e)  y = Relu(s)"
 # The same function under other names; `odd` is no tensor of the reference's.
 RENAMED = "k = Exp(x)  l = Tanh(x)  m = Add(l, k)  odd = Neg(m)  n = Neg(odd)  y = Relu(n)"
-
-
-def one_sample(arrays: Mapping[str, np.ndarray]) -> Inputs:
-    sample = Sample(index=0, name="sample", arrays=arrays)
-    return Inputs(origin="test", names=tuple(arrays), sha256="", indices=(0,), read=lambda _: sample)
 
 
 INPUTS = one_sample({"x": np.linspace(-1.3, 0.9, 12, dtype=np.float32).reshape(3, 4)})

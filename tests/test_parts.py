@@ -20,9 +20,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
+from one_sample import one_sample
 from parityscope.backends import Session, backend
 from parityscope.backends._parts import Plan, next_part, ordered
-from parityscope.backends.recording import Request, model_of, observable, record
+from parityscope.backends.opening import model_of
+from parityscope.backends.recording import Request, observable, record
 from parityscope.backends.targets import parse_target
 from parityscope.case import Case, Inputs, Sample, load_model
 from parityscope.localization import Options, Sides, localize, reads_of
@@ -31,7 +33,7 @@ from parityscope.study import Settings, examine
 from parityscope.testing.models import ocr_rec_input, rendered_line, require
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from parityscope.backends import Backend, Capture
     from parityscope.case import Model
@@ -129,11 +131,6 @@ def recorded(model: Model, inputs: Inputs, reference: Trace, target: Target, fol
     return Recorded(sides=sides, localization=found)
 
 
-def inputs_of(arrays: Mapping[str, np.ndarray]) -> Inputs:
-    sample = Sample(index=0, name="sample", arrays=arrays)
-    return Inputs(origin="test", names=tuple(arrays), sha256="", indices=(0,), read=lambda _: sample)
-
-
 WIRING = st.lists(
     st.tuples(st.sampled_from(["Tanh", "Abs", "Neg", "Join"]), st.integers(0, 9), st.integers(0, 9)),
     min_size=4,
@@ -151,11 +148,11 @@ def test_what_is_introduced_does_not_depend_on_the_parts(
         onnx.save(graph_of(wiring, outputs, faulty, 0.1), folder / "right.onnx")
         onnx.save(graph_of(wiring, outputs, faulty, 0.1 + FAULT), folder / "wrong.onnx")
         model = load_model(folder / "right.onnx")
-        inputs = inputs_of({"x": np.linspace(-1, 1, SIZE, dtype=np.float32)})
+        inputs = one_sample({"x": np.linspace(-1, 1, SIZE, dtype=np.float32)})
         target = parse_target(f"ort?optimization=disabled&model={folder / 'wrong.onnx'}")
         reference = steady(model, inputs, folder)
         unsteady = restless(backend("ort"))
-        with patch("parityscope.backends.recording.backend", lambda _: unsteady):
+        with patch("parityscope.backends.opening.backend", lambda _: unsteady):
             whole = recorded(model, inputs, reference, target, folder / "whole", 1 << 20)
             several = recorded(model, inputs, reference, target, folder / "parts", 2 * room * NBYTES)
         sizes = {tensor: float(np.linalg.norm(reference.get(0, tensor))) for tensor in whole.introduced}
@@ -238,10 +235,12 @@ def test_a_program_that_answers_otherwise_each_time(tmp_path: Path) -> None:
     onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
     program = tmp_path / "infer.py"
     calls = str(tmp_path / "calls")
-    program.write_text(PROGRAM.format(python=sys.executable, calls=calls, count=count, fault=FAULT, faulty=faulty))
+    program.write_text(
+        PROGRAM.format(python=sys.executable, calls=calls, count=count, fault=FAULT, faulty=faulty), encoding="utf-8"
+    )
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     model = load_model(tmp_path / "m.onnx")
-    inputs = inputs_of({"x": np.linspace(0.5, 1, SIZE, dtype=np.float32)})
+    inputs = one_sample({"x": np.linspace(0.5, 1, SIZE, dtype=np.float32)})
     case = Case(name="m", model=model, inputs=inputs, policy=Policy())
     # Half of it for a part: an input and two tensors.
     told = examine(
@@ -260,7 +259,7 @@ def test_a_program_that_answers_otherwise_each_time(tmp_path: Path) -> None:
     (looking,) = (finding for finding in told["findings"] if finding["code"] == "RUN002")
     between = looking["details"]["between_parts"]
     # Two runs are at least one shift of 0.01 apart, which every Relu behind the input hands on; the last has shifted most.
-    largest = 0.01 * len((tmp_path / "calls").read_text())
+    largest = 0.01 * len((tmp_path / "calls").read_text(encoding="utf-8"))
     assert min(between.values()) >= 0.01 * SIZE**0.5 / (size + FAULT * SIZE**0.5 + largest * SIZE**0.5)
 
 
@@ -269,7 +268,7 @@ def test_a_reduced_precision_engine_in_parts(tmp_path: Path) -> None:
     """OpenVINO in BF16 fuses otherwise where other tensors are marked, so that its parts differ; what is blamed does not."""
     pytest.importorskip("openvino")
     model = load_model(require("ocr-rec"))
-    inputs = inputs_of(ocr_rec_input(rendered_line("Parity in 2024")))
+    inputs = one_sample(ocr_rec_input(rendered_line("Parity in 2024")))
     target = parse_target("openvino:bf16?observe=all")
     reference = steady(model, inputs, tmp_path)
     whole = recorded(model, inputs, reference, target, tmp_path / "whole", 512 << 20)

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import pytest
 
-from parityscope.cli import main
+from command_line import exit_status
 from parityscope.errors import ParityError
 from parityscope.study import read_pipeline
 from parityscope.testing.models import Unavailable, model_path
@@ -74,12 +74,6 @@ def desk(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main(list(arguments))
-    return int(ended.value.code or 0)
-
-
 def write(desk: Path, *, encode: str = "", decode: str = "", more: str = "") -> Path:
     path = desk / "chain.toml"
     path.write_text(FILE.format(encode=encode, decode=decode, more=more), encoding="utf-8")
@@ -88,7 +82,7 @@ def write(desk: Path, *, encode: str = "", decode: str = "", more: str = "") -> 
 
 def examined(desk: Path, capfd: pytest.CaptureFixture[str], expected: int, **parts: str) -> dict[str, Any]:
     file = write(desk, **parts)
-    assert run("pipeline", str(file), "--study", str(desk / "study"), "--format", "json", "--quiet") == expected
+    assert exit_status("pipeline", str(file), "--study", str(desk / "study"), "--format", "json", "--quiet") == expected
     printed: dict[str, Any] = json.loads(capfd.readouterr().out)
     assert printed == json.loads((desk / "study" / "pipeline.json").read_text(encoding="utf-8"))
     return printed
@@ -146,7 +140,7 @@ def test_a_stage_may_have_several_calls_a_sample(desk: Path, capfd: pytest.Captu
 
 def test_the_text_names_the_first_stage(desk: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = write(desk, encode="&model=first-wrong.onnx")
-    assert run("pipeline", str(file), "--study", str(desk / "study")) == 1
+    assert exit_status("pipeline", str(file), "--study", str(desk / "study")) == 1
     printed = capfd.readouterr()
     assert printed.out.startswith("The first stage that differs is encode.\n")
     assert "report.html" in printed.err
@@ -162,7 +156,10 @@ def test_the_text_names_the_first_stage(desk: Path, capfd: pytest.CaptureFixture
         ({"more": 'feeds = { y = "later.y" }'}, "names no earlier stage"),
         ({"more": 'feeds = { y = "encode.q" }'}, "gets no 'y'"),
         ({"more": 'speed = "fast"'}, "'speed' has no meaning"),
-        ({"more": '[[stage]]\nname = "encode"\nmodel = "m"\ncandidate = "ort"'}, "cannot be a stage's name"),
+        ({"more": '[[stage]]\nname = "encode"\nmodel = "m"\ncandidate = "ort"'}, "two stages are called 'encode'"),
+        ({"more": '[[stage]]\nname = "a.b"\nmodel = "m"\ncandidate = "ort"'}, "cannot be a stage's name"),
+        ({"more": '[[stage]]\nname = "last"\nmodel = "gone.onnx"\ncandidate = "ort"'}, "where: stage last"),
+        ({"more": '[[stage]]\nname = "last"\nmodel = "second.onnx"\ncandidate = "nope"'}, "no backend 'nope'"),
         ({"more": "[[stage]]\nname = 'last'"}, "has no model"),
         ({"encode": "&speed=1"}, "no option 'speed'"),
     ],
@@ -170,11 +167,37 @@ def test_the_text_names_the_first_stage(desk: Path, capfd: pytest.CaptureFixture
 def test_what_cannot_be_examined_is_one_error(
     desk: Path, capfd: pytest.CaptureFixture[str], parts: dict[str, str], problem: str
 ) -> None:
-    assert run("pipeline", str(write(desk, **parts)), "--study", str(desk / "study")) == 2
+    assert exit_status("pipeline", str(write(desk, **parts)), "--study", str(desk / "study")) == 2
     printed = capfd.readouterr()
     assert problem in printed.err
     assert "fix" in printed.err
     assert not (desk / "study").exists()
+
+
+THIRD = "\n[[stage]]\nname = 'last'\nmodel = 'third.onnx'\ncandidate = 'command?run={}'\n"
+
+
+def test_a_stage_that_cannot_run_is_named(desk: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    more = THIRD.format("false") + 'feeds = { y = "encode.y" }'
+    save(SECOND, desk / "third.onnx")
+    assert exit_status("pipeline", str(write(desk, more=more)), "--study", str(desk / "study")) == 2
+    printed = capfd.readouterr()
+    assert "false failed with exit code 1" in printed.err
+    assert "where: stage last" in printed.err
+
+
+def test_a_stage_that_cannot_run_behind_one_that_differs_hides_nothing(
+    desk: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    save(SECOND, desk / "third.onnx")
+    more = THIRD.format("false") + 'feeds = { y = "encode.y" }'
+    more += "\n[[stage]]\nname = 'after'\nmodel = 'third.onnx'\ncandidate = 'ort'\nfeeds = { y = \"encode.y\" }"
+    found = examined(desk, capfd, 1, encode="&model=first-wrong.onnx", more=more)
+    assert found["first"] == "encode"
+    assert [stage["verdict"] for stage in found["stages"]] == ["beyond", "within", "incomplete", "incomplete"]
+    assert [skip["what"] for skip in found["skipped"]] == ["stage last", "stage after"]
+    assert "false failed" in found["skipped"][0]["reason"]
+    assert (desk / "study" / "report.html").exists()
 
 
 def test_files_are_looked_for_beside_the_pipelines(desk: Path) -> None:
@@ -236,7 +259,7 @@ glue = "ocr.py:lines"
         encoding="utf-8",
     )
     arguments = ["pipeline", str(tmp_path / "ocr.toml"), "--study", str(tmp_path / "study"), "--time", "1s"]
-    assert run(*arguments, "--format", "json", "--quiet") == 1
+    assert exit_status(*arguments, "--format", "json", "--quiet") == 1
     found = json.loads(capfd.readouterr().out)
     assert found["first"] == "detect"
     detect, read = found["stages"]

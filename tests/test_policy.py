@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import parityscope
+from command_line import exit_status
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.policy import budgets_for, overridden
 from parityscope.case.policy_file import read_policy
-from parityscope.cli import main
 from parityscope.comparison.tolerance import count_outside, merge_outside
 from parityscope.errors import ParityError
 from parityscope.records import Budget, Policy, Target, Tolerance
@@ -239,9 +239,9 @@ def test_the_file_on_the_command_line(
 
     def run(study: str, *words: str) -> tuple[int, dict[str, Any]]:
         line = ["compare", "model.onnx", "--candidate", "saved?path=candidate.npz", "--inputs", "x.npz"]
-        with pytest.raises(SystemExit) as end:
-            main([*line, "--study", study, "--format", "json", "--policy", "policy.toml", *words])
-        return int(end.value.code or 0), json.loads(capsys.readouterr().out)
+        return exit_status(*line, "--study", study, "--format", "json", "--policy", "policy.toml", *words), json.loads(
+            capsys.readouterr().out
+        )
 
     status, document = run("one")
     assert (status, document["verdict"], document["candidate"]["declared"]) == (0, "within", "f16")

@@ -11,7 +11,6 @@ import onnx_ir as ir
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import numpy_helper, parser
 
 from parityscope.arithmetic import FORMATS
 from parityscope.arithmetic.simulation import detype, simulate
@@ -22,6 +21,7 @@ from parityscope.repairs import repairs
 from parityscope.repairs._editing import array_of
 from parityscope.repairs.saturate_activation import saturation_proof
 from parityscope.testing.models import require
+from parityscope.testing.networks import parse_network
 from parityscope.testing.repair_contract import check_repair
 from parityscope.testing.samples import sample_of
 
@@ -44,8 +44,7 @@ def number(value: float) -> np.ndarray:
 
 
 def model_of(text: str, constants: Mapping[str, np.ndarray], opset: int = 17) -> onnx.ModelProto:
-    proto = parser.parse_model(f'<ir_version: 8, opset_import: ["" : {opset}]> g {text}')
-    proto.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
+    proto = parse_network(f'<ir_version: 8, opset_import: ["" : {opset}]> g {text}', constants)
     onnx.checker.check_model(proto)
     return proto
 

@@ -192,7 +192,9 @@ def test_tensors_with_gradients_on_a_device_are_taken(recorder: ModuleType, tmp_
     recorder.record({"x": Tensor(np.array([2], np.int32))}, {"y": half}, directory=tmp_path)
     np.testing.assert_array_equal(read(tmp_path / "inputs" / "000000.npz")["x"], np.array([2], np.int32))
     np.testing.assert_array_equal(read(tmp_path / "outputs" / "000000.npz")["y"], np.array([1.5, np.nan], np.float32))
-    assert json.loads((tmp_path / "manifest.json").read_text())["widened_to_float32"] == {"y": "bfloat16"}
+    assert json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))["widened_to_float32"] == {
+        "y": "bfloat16"
+    }
 
 
 ONE = np.zeros(1, np.float32)

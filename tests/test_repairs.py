@@ -12,12 +12,13 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from onnx import TensorProto, helper, numpy_helper, parser
+from onnx import TensorProto, helper, numpy_helper
 
 from parityscope.backends._onnxruntime import open_session
 from parityscope.records import Finding
 from parityscope.repairs import advice, repairs
 from parityscope.repairs.runtime_settings import _SETTINGS
+from parityscope.testing.networks import parse_network
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -127,8 +128,7 @@ def details(**given: Any) -> Finding:
 
 
 def written(text: str, weights: dict[str, np.ndarray]) -> onnx.ModelProto:
-    proto = parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> g {text}')
-    proto.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in weights.items())
+    proto = parse_network(f'<ir_version: 8, opset_import: ["" : 17]> g {text}', weights)
     onnx.checker.check_model(proto)
     return proto
 

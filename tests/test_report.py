@@ -25,7 +25,7 @@ from golden import documents
 from parityscope.errors import ParityError
 from parityscope.report import (
     Renderer,
-    _findings,
+    _offered,
     as_html,
     as_json,
     as_node_data,
@@ -187,7 +187,7 @@ def test_a_repair_that_was_tried_and_failed_comes_after_untried_ones() -> None:
 def test_the_same_advice_of_several_findings_is_given_once() -> None:
     offered = {"repair": "reduce", "text": "report it", "command": "", "trial": None}
     document = {"findings": [{"code": "FUS003", "repairs": [offered]}] * 3 + [{"code": "RNG004", "repairs": [offered]}]}
-    texts = [(repair["code"], repair["text"]) for repair in _findings.repairs(document)]
+    texts = [(repair["code"], repair["text"]) for repair in _offered.repairs(document)]
     assert texts == [("FUS003", "report it (3 findings)"), ("RNG004", "report it")]
 
 

@@ -106,7 +106,7 @@ def interrupted(
 
 def told_by(study: Path) -> dict[str, Any]:
     """The document without times: what two runs of one case must agree in."""
-    document = json.loads((study / "study.json").read_text())
+    document = json.loads((study / "study.json").read_text(encoding="utf-8"))
     for key in TIMES:
         del document[key]
     for side in ("reference", "candidate"):
@@ -177,7 +177,7 @@ def test_a_comparison_of_all_tensors_goes_on(with_signal: signal.Signals, folder
     # A number in the first note that nobody could have measured: the study tells whether it was used. A damaged one is not.
     first, second = before[:2]
     planted = reworded(first, '"ulp": ', '"ulp": 9')
-    second.write_text(second.read_text().replace('\\"ulp\\": ', '\\"ulp\\": 9'))
+    second.write_text(second.read_text(encoding="utf-8").replace('\\"ulp\\": ', '\\"ulp\\": 9'), encoding="utf-8")
     done = run(folder, study, verb=COMPARE)
     assert done.returncode == 0, done.stderr
     assert not scratch_of(study).exists()
@@ -194,16 +194,18 @@ def test_a_comparison_of_all_tensors_goes_on(with_signal: signal.Signals, folder
 
 def reworded(note: Path, old: str, new: str) -> set[str]:
     """Changes what a note says and signs it again; the names of its tensors."""
-    told = json.loads(note.read_text())
+    told = json.loads(note.read_text(encoding="utf-8"))
     told["found"] = told["found"].replace(old, new)
     told["check"] = zlib.crc32(told["found"].encode())
-    note.write_text(json.dumps(told))
+    note.write_text(json.dumps(told), encoding="utf-8")
     return set(told["names"])
 
 
 def facts(scratch: Path, **changed: str) -> None:
     scratch.mkdir(parents=True, exist_ok=True)
-    (scratch / FACTS).write_text(json.dumps({"schema": "parityscope-resume/1", "model": "m", **changed}))
+    (scratch / FACTS).write_text(
+        json.dumps({"schema": "parityscope-resume/1", "model": "m", **changed}), encoding="utf-8"
+    )
 
 
 def recorded(folder: Path, scratch: Path, target: str = "ort") -> tuple[Trace, dict[str, int]]:
@@ -241,7 +243,7 @@ def test_a_damaged_chunk_is_recorded_again(damage: str, folder: Path, tmp_path: 
         case "missing":
             victim.unlink()
         case "note":
-            (victim.parent / "candidate-001.json").write_text('{"key": ')
+            (victim.parent / "candidate-001.json").write_text('{"key": ', encoding="utf-8")
     second, after = recorded(folder, tmp_path)
     assert changed(before, after) == [victim.name]
     assert all(np.array_equal(values[name], second.get(0, name)) for name in values)
@@ -280,14 +282,15 @@ def test_a_program_is_always_run_again(tmp_path: Path) -> None:
         f"#!{sys.executable}\nimport sys, numpy as np\n"
         f"open({str(tmp_path / 'calls')!r}, 'a').write('.')\n"
         "h = np.exp(np.load(sys.argv[1] + '/000000.npz')['x'])\n"
-        "np.savez(sys.argv[2] + '/000000.npz', h=h, y=-h)\n"
+        "np.savez(sys.argv[2] + '/000000.npz', h=h, y=-h)\n",
+        encoding="utf-8",
     )
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     facts(tmp_path)
     recorded(tmp_path, tmp_path, f"command?run={program}")
-    once = len((tmp_path / "calls").read_text())
+    once = len((tmp_path / "calls").read_text(encoding="utf-8"))
     recorded(tmp_path, tmp_path, f"command?run={program}")
-    assert len((tmp_path / "calls").read_text()) == 2 * once
+    assert len((tmp_path / "calls").read_text(encoding="utf-8")) == 2 * once
     assert not list((tmp_path / "tensors").rglob("*.json"))
 
 
@@ -304,7 +307,7 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
 def test_a_failure_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ParityError, match="no room"), prepare_folder(tmp_path / "s", {"a": 1}) as scratch:
         (scratch / "tensors").mkdir()
-        (scratch / "tensors" / "candidate-000.json").write_text("{}")
+        (scratch / "tensors" / "candidate-000.json").write_text("{}", encoding="utf-8")
         raise ParityError("no room")
     assert list(tmp_path.iterdir()) == []
 

@@ -13,13 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from command_line import exit_status
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.policy import check_outputs
 from parityscope.case.policy_file import read_policy
-from parityscope.cli import main
 from parityscope.comparison.rows import aligner, as_given, match_rows, matched, row_axis
 from parityscope.errors import ParityError
 from parityscope.records import Policy
+from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,12 +98,6 @@ TOP = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,40] x) => (float[1,
 }"""
 
 
-def status(*words: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main(list(words))
-    return int(ended.value.code or 0)
-
-
 def test_rows_in_another_order_are_proposed_to_be_matched_and_are_within_when_matched(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -114,23 +109,48 @@ def test_rows_in_another_order_are_proposed_to_be_matched_and_are_within_when_ma
     write_npz(tmp_path / "y.npz", {"scores": x[:, turned], "places": turned[None]})
     command = ["diagnose", str(tmp_path / "top.onnx"), "--inputs", str(tmp_path / "x.npz"), "--quiet"]
     command += ["--candidate", f"saved?path={tmp_path / 'y.npz'}", "--format", "json"]
-    assert status(*command, "--study", str(tmp_path / "by-position")) == 1
+    assert exit_status(*command, "--study", str(tmp_path / "by-position")) == 1
     found = json.loads(capfd.readouterr().out)
     assert [(one["code"], one["role"]) for one in found["findings"]][:1] == [("DAT010", "cause")]
     assert found["findings"][0]["repairs"][0]["command"] == "--match scores,places"
-    assert status(*command, "--match", "scores,places", "--study", str(tmp_path / "by-row")) == 0
+    assert exit_status(*command, "--match", "scores,places", "--study", str(tmp_path / "by-row")) == 0
     found = json.loads(capfd.readouterr().out)
     assert [one["rel_l2"] for one in found["outputs"] if one["name"] == "scores"] == [0.0]
-    assert status(*command, "--match", "score", "--study", str(tmp_path / "none")) == 2
+    assert exit_status(*command, "--match", "score", "--study", str(tmp_path / "none")) == 2
     assert "write scores" in capfd.readouterr().err
 
 
 def test_a_policy_says_what_is_matched(tmp_path: Path) -> None:
     path = tmp_path / "policy.toml"
-    path.write_text('match = ["logits", "boxes"]\n')
+    path.write_text('match = ["logits", "boxes"]\n', encoding="utf-8")
     assert read_policy(path, ["rel_l2"]).policy.matched == ("logits", "boxes")
-    path.write_text("match = 3\n")
+    path.write_text("match = 3\n", encoding="utf-8")
     with pytest.raises(ParityError, match="not a list"):
         read_policy(path, ["rel_l2"])
     with pytest.raises(ParityError, match="no such output"):
         check_outputs(Policy(matched=("y",)), ["z"])
+
+
+NMS = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[1,40,4] boxes, float[1,3,40] scores) => (int64[M,3] kept) {
+  kept = NonMaxSuppression(boxes, scores, most, iou, least)
+}"""
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_another_threshold_of_a_suppression_is_no_other_order(
+    seed: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    draw = np.random.default_rng(seed)
+    corners = draw.uniform(0, 60, (1, 40, 2))
+    boxes = np.concatenate([corners, corners + draw.uniform(15, 40, (1, 40, 2))], axis=-1).astype(np.float32)
+    write_npz(tmp_path / "x.npz", {"boxes": boxes, "scores": draw.random((1, 3, 40)).astype(np.float32)})
+    constants = {"most": np.array([10]), "least": np.array([0.3], np.float32)}
+    paths = [
+        write_network(tmp_path / f"{iou}.onnx", NMS, {**constants, "iou": np.array([iou], np.float32)})
+        for iou in (0.5, 0.7)
+    ]
+    line = [str(paths[0]), "--inputs", str(tmp_path / "x.npz"), "--candidate", f"ort?model={paths[1]}"]
+    exit_status("diagnose", *line, "--quiet", "--format", "json", "--study", str(tmp_path / "study"))
+    found = json.loads(capfd.readouterr().out)
+    assert [one["code"] for one in found["findings"] if one["role"] == "cause"] == []

@@ -68,7 +68,7 @@ def npz_folder(folder: Path) -> Path:
 def recording(folder: Path) -> Path:
     for part in ("inputs", "outputs"):
         (folder / part).mkdir()
-    (folder / "manifest.json").write_text("{}")
+    (folder / "manifest.json").write_text("{}", encoding="utf-8")
     npz_folder(folder / "outputs")
     return folder
 
@@ -127,7 +127,7 @@ def test_trtexec_json_takes_the_models_dtypes(model: Model, tmp_path: Path) -> N
         {"name": "y", "dimensions": "1x4", "values": [1, 2, 3, 4.5]},
         {"name": "z", "dimensions": "2", "values": [3, -1]},
     ]
-    (tmp_path / "o.json").write_text(json.dumps(document, indent=1))
+    (tmp_path / "o.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
     session, found = session_of(model, f"saved?path={tmp_path}/o.json")
     assert_same(found[0], {"y": np.array([[1, 2, 3, 4.5]], np.float32), "z": np.array([3, -1])})
     assert "6 significant digits" in session.environment["recording"]
@@ -225,9 +225,9 @@ def test_runner_is_chosen_exactly(model: Model, tmp_path: Path) -> None:
     documents = []
     for name in ("ort-N0-11/21/26", "trt"):
         polygraphy.write_outputs(tmp_path / "one.json", name, [(OUTPUTS[len(documents)], 0.1)])
-        documents.append(json.loads((tmp_path / "one.json").read_text()))
+        documents.append(json.loads((tmp_path / "one.json").read_text(encoding="utf-8")))
     documents[0]["lst"] += documents[1]["lst"]
-    (tmp_path / "o.json").write_text(json.dumps(documents[0]))
+    (tmp_path / "o.json").write_text(json.dumps(documents[0]), encoding="utf-8")
     path = f"saved?path={tmp_path}/o.json"
     with pytest.raises(ParityError, match="2 runners: ort-N0-11/21/26, trt"):
         session_of(model, path)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 import pytest
 
+from command_line import in_a_process
 from parityscope.backends import Capture
-from parityscope.backends.recording import open_target
+from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
 from parityscope.case import Sample, load_inputs, load_model
 from parityscope.case.formats.polygraphy import write_outputs
@@ -165,16 +164,10 @@ def test_the_command_line_names_the_missing_file(model: Model, tmp_path: Path) -
     for number, name in enumerate(NUMBERS):
         npz(recorded, name, number)
     words = ["compare", str(model.path), "--inputs", str(data), "--candidate", f"saved?path={recorded}"]
-    done = run(*words, "--study", "whole", folder=tmp_path)
+    done = in_a_process(*words, "--study", "whole", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     (recorded / "000002.npz").unlink()
-    done = run(*words, "--study", "cut", folder=tmp_path)
+    done = in_a_process(*words, "--study", "cut", folder=tmp_path)
     assert done.returncode == 2
     assert "sample 000002.npz was not recorded" in done.stderr
     assert not (tmp_path / "cut").exists()
-
-
-def run(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "parityscope", *words], capture_output=True, text=True, cwd=folder, check=False
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -68,7 +69,10 @@ def flags(folder: Path, text: str, samples: list[dict[str, np.ndarray]], low: st
 
 
 def test_magnitudes_over_all_iterations() -> None:
-    """h doubles in each of three iterations: 10 h is 10, 20 and 40 times x, and the smallest element is not zero."""
+    """h doubles in each of three iterations: 10 h is 10, 20 and 40 times x, and the smallest element is not zero.
+
+    Three times four elements, and a last dimension of four.
+    """
     import onnx_ir as ir
 
     watched = watching(ir.from_proto(onnx.parser.parse_model(LOOP)))
@@ -76,7 +80,8 @@ def test_magnitudes_over_all_iterations() -> None:
     run = open_session(watched.model, optimization="disabled")
     found = run({"x": np.array([0.0, -3.0, 0.5, 2.0], np.float32)})
     held = {str(one.value.name): tuple(found[one.output]) for one in watched.tensors}
-    assert held == {"big": (120.0, 5.0), "small": (12.0, 0.5), "next": (24.0, 1.0)}
+    ends = {"big": (120.0, 5.0), "small": (12.0, 0.5), "next": (24.0, 1.0)}
+    assert held == {name: (*both, 12.0, 4.0) for name, both in ends.items()}
     assert (
         watching(ir.from_proto(onnx.parser.parse_model(f"{HEAD} g (float[1] x) => (float[1] y) {{ y = Abs(x) }}")))
         is None
@@ -123,4 +128,10 @@ def test_a_search_keeps_the_node_that_the_screen_flags(tmp_path: Path, size: flo
     task = Task(model=model, inputs=inputs, low="f16", budgets=(budget,), threads=1, search_samples=4)
     (tmp_path / "work").mkdir()
     found = search(task, tmp_path / "work", tmp_path / "fixed.onnx")
-    assert [flag.node for flag in found.flags] == (["around"] if size > 1 else [])
+    assert [flag.node for flag in found.flags] == (["grown", "back"] if size > 1 else [])
+    assert [one.node for one in found.kept] == (["grown", "back"] if size > 1 else [])
+    # A runtime that converts a file in FP32 takes no settings for nodes inside: the Loop, which is all there is, is kept.
+    (tmp_path / "whole").mkdir()
+    whole = search(replace(task, typed=False), tmp_path / "whole", tmp_path / "whole.onnx")
+    assert [flag.node for flag in whole.flags] == (["around"] if size > 1 else [])
+    assert (whole.verdict == "infeasible") == (size > 1)

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from command_line import exit_status
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.switching import Switchboard
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.loader import find_function
-from parityscope.cli import main
 from parityscope.errors import ParityError
 from parityscope.records import Budget
 from parityscope.repairs.plan import applied_plan, plan_text, read_plan
@@ -39,6 +39,7 @@ from parityscope.repairs.search.staging import staged
 from parityscope.repairs.search.writing import write
 from parityscope.report.repair import as_html, as_text, document
 from parityscope.testing.models import page_image, require
+from parityscope.testing.networks import parse_network
 from parityscope.testing.ocr import ocr_det_input
 
 if TYPE_CHECKING:
@@ -54,8 +55,7 @@ def task_of(
     limit: float = 1e-2,
 ) -> Task:
     """A task about a model written as text; the samples are one .npz each."""
-    proto = onnx.parser.parse_model('<ir_version: 9, opset_import: ["": 19]>' + text)
-    proto.graph.initializer.extend(onnx.numpy_helper.from_array(np.asarray(w), name) for name, w in weights.items())
+    proto = parse_network('<ir_version: 9, opset_import: ["": 19]>' + text, weights)
     data = folder / "data"
     data.mkdir(parents=True)
     onnx.save(proto, folder / "model.onnx")
@@ -314,7 +314,9 @@ def test_relative_error_has_a_floor_and_hides_no_nan() -> None:
 
 def test_excess_follows_the_side_that_a_metric_is_better_on(tmp_path: Path) -> None:
     """1 % too large: max_abs 0.04 of 0.08 allowed, cosine 1, and a function of which 0.9 of 1 is allowed."""
-    (tmp_path / "own.py").write_text("def score(reference, candidate):\n    return 1 - abs(candidate['y'][1] - 4.0)\n")
+    (tmp_path / "own.py").write_text(
+        "def score(reference, candidate):\n    return 1 - abs(candidate['y'][1] - 4.0)\n", encoding="utf-8"
+    )
     reference, candidate = {"y": np.array([3.0, 4.0])}, {"y": np.array([3.03, 4.04])}
     own = find_function(f"{tmp_path / 'own.py'}:score")
 
@@ -544,7 +546,9 @@ def test_a_plan_can_be_read_edited_and_applied_again(tmp_path: Path) -> None:
     with pytest.raises(ParityError, match="no such node"):
         lost = replace(plan, kept=(replace(plan.kept[0], node="nowhere"),))
         applied_plan(lost, task.model, tmp_path / "again", tmp_path / "x.onnx")
-    path.write_text(path.read_text().replace("parityscope-plan/1", "parityscope-plan/9"))
+    path.write_text(
+        path.read_text(encoding="utf-8").replace("parityscope-plan/1", "parityscope-plan/9"), encoding="utf-8"
+    )
     with pytest.raises(ParityError, match="schema"):
         read_plan(path)
 
@@ -567,20 +571,13 @@ def test_command_line_writes_a_model_a_plan_and_a_report(tmp_path: Path, capfd: 
     task_of(tmp_path, OVERFLOW, OVERFLOW_WEIGHTS, inputs_of(4, 1, 8))
     base = ["repair", str(tmp_path / "model.onnx"), "--inputs", str(tmp_path / "data"), "--quiet"]
     outputs = ["-o", str(tmp_path / "fixed.onnx"), "--report", str(tmp_path / "page.html")]
-    with pytest.raises(SystemExit) as ended:
-        main([*base, "--low", "f16", "--budget", "rel_l2=1e-2", *outputs])
-    assert ended.value.code == 3  # two held-out samples are too few
+    code = exit_status(*base, "--low", "f16", "--budget", "rel_l2=1e-2", *outputs)
+    assert code == 3  # two held-out samples are too few
     assert "too few" in capfd.readouterr().out
     assert {"fixed.onnx", "fixed.plan.toml", "page.html"} <= {path.name for path in tmp_path.iterdir()}
-    with pytest.raises(SystemExit) as ended:
-        main([*base, "--plan", str(tmp_path / "fixed.plan.toml"), "-o", str(tmp_path / "again.onnx")])
-    assert ended.value.code == 3
-    with pytest.raises(SystemExit) as ended:
-        main([*base, "-o", str(tmp_path / "fixed.onnx")])
-    assert ended.value.code == 2
-    with pytest.raises(SystemExit) as ended:
-        main([*base, "--budget", "rel_l2=1e-9"])
-    assert ended.value.code == 1
+    assert exit_status(*base, "--plan", str(tmp_path / "fixed.plan.toml"), "-o", str(tmp_path / "again.onnx")) == 3
+    assert exit_status(*base, "-o", str(tmp_path / "fixed.onnx")) == 2
+    assert exit_status(*base, "--budget", "rel_l2=1e-9") == 1
 
 
 def test_a_task_metric_of_verify_can_be_the_budget(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -588,19 +585,16 @@ def test_a_task_metric_of_verify_can_be_the_budget(tmp_path: Path, capfd: pytest
     task_of(tmp_path, CANCELLING, CANCELLING_WEIGHTS, inputs_of(26, 1, 64))
     base = ["repair", str(tmp_path / "model.onnx"), "--inputs", str(tmp_path / "data"), "--quiet", "--format", "json"]
     asked = ["--metric", "embedding_cosine", "--budget", "embedding_cosine=0.999", "-o", str(tmp_path / "fixed.onnx")]
-    with pytest.raises(SystemExit) as ended:
-        main([*base, *asked])
+    code = exit_status(*base, *asked)
     held = json.loads(capfd.readouterr().out)
-    assert (ended.value.code, held["verdict"]) == (0, "certified")
+    assert (code, held["verdict"]) == (0, "certified")
     assert {one["op_type"] for one in held["kept"]} >= {"Add", "Sub"}
     for words, problem in (
         (["--metric", "retrieval_recall", "--budget", "retrieval_recall=0.5"], "1 embeddings cannot be searched"),
         (["--metric", "topk_agreement?output=z", "--budget", "topk_agreement=1"], "there is no output 'z'"),
         (["--settings", "trtexecc", "-o", str(tmp_path / "new.onnx")], "no settings of kind 'trtexecc'"),
     ):
-        with pytest.raises(SystemExit) as ended:
-            main([*base, *words])
-        assert ended.value.code == 2
+        assert exit_status(*base, *words) == 2
         assert problem in capfd.readouterr().err
     assert not (tmp_path / "new.onnx").exists()
 

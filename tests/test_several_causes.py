@@ -6,6 +6,7 @@ The deployments are those of `parityscope.testing.several_causes`, diagnosed fro
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,10 +14,10 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from command_line import exit_status
 from parityscope.case.formats.images import read_image
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.imaging.recipe import Placing, Recipe, prepared
-from parityscope.cli import main
 from parityscope.testing.efficientnet import efficientnet_lite0
 from parityscope.testing.models import require
 from parityscope.testing.several_causes import cases, planted
@@ -29,16 +30,12 @@ FAULTY = [name for name, case in CASES.items() if case.named]
 CLEAN = [name for name, case in CASES.items() if not case.named]
 
 
-def _status(*words: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main(list(words))
-    return int(ended.value.code or 0)
-
-
 def _diagnosed(name: str, folder: Path, *words: str) -> int:
     """The exit code of `diagnose`; the study is in `folder`."""
     given = planted(CASES[name], folder)
-    return _status("diagnose", *given, "--study", str(folder / "study"), "--quiet", *(words or ("--format", "json")))
+    return exit_status(
+        "diagnose", *given, "--study", str(folder / "study"), "--quiet", *(words or ("--format", "json"))
+    )
 
 
 def test_the_cases_are_as_many_as_they_ought_to_be() -> None:
@@ -69,6 +66,21 @@ def test_each_cause_is_named(name: str, tmp_path: Path, capfd: pytest.CaptureFix
     # Each step begins where the one before it ended.
     for before, after in zip(sequence["steps"], sequence["steps"][1:], strict=False):
         assert after["before"] == before["after"]
+
+
+def test_a_lost_bound_behind_exchanged_inputs_is_found_from_outputs_alone(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    recorded = replace(CASES["exchanged bindings and a lost bound"], target="")
+    line = [*planted(recorded, tmp_path), "--study", str(tmp_path / "study")]
+    assert exit_status("diagnose", *line, "--quiet", "--format", "json") == 1
+    document = json.loads(capfd.readouterr().out)
+    assert {one["code"] for one in document["findings"] if one["role"] == "cause"} == {"BND001", "FUS012"}
+    sequence = document["sequence"]
+    assert [(step["code"], sequence["verdict"]) for step in sequence["steps"]] == [
+        ("BND001", "within"),
+        ("FUS012", "within"),
+    ]
 
 
 @pytest.mark.parametrize("name", CLEAN)
@@ -124,7 +136,7 @@ def test_a_trained_classifier_given_bgr_by_a_file_that_lost_a_bound(
     graph.node.insert(0, helper.make_node("Gather", ["image", "order"], ["bgr"], axis=1))
     onnx.save(message, tmp_path / "deployed.onnx")
     words = ["--inputs", str(tmp_path / "inputs"), "--candidate", f"ort?model={tmp_path / 'deployed.onnx'}", "--quiet"]
-    assert _status("diagnose", str(model), *words, "--study", str(tmp_path / "study"), "--format", "json") == 1
+    assert exit_status("diagnose", str(model), *words, "--study", str(tmp_path / "study"), "--format", "json") == 1
     document = json.loads(capfd.readouterr().out)
     causes = [one for one in document["findings"] if one["role"] == "cause"]
     assert [one["code"] for one in causes] == ["PRE001", "FUS002"]

@@ -10,11 +10,11 @@ import numpy as np
 import onnx
 import pytest
 
+from command_line import exit_status
 from parityscope.case.formats.npz import write_npz
 from parityscope.checks._promises import broken_index, broken_range, broken_sums
 from parityscope.checks._readings import readings
 from parityscope.checks.output_misread import misread
-from parityscope.cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,11 +51,9 @@ def diagnosed(
     program.write_text(PROGRAM.replace("BODY", body), encoding="utf-8")
     line = ["diagnose", str(tmp_path / "m.onnx"), "--inputs", str(tmp_path / "in"), "--study", str(tmp_path / "study")]
     line += ["--candidate", f"command?run={sys.executable} {program}", "--format", "json", "--quiet", *more]
-    with pytest.raises(SystemExit) as ended:
-        main(line)
-    assert isinstance(ended.value.code, int)
+    code = exit_status(*line)
     printed = capfd.readouterr()
-    return ended.value.code, json.loads(printed.out) if printed.out.startswith("{") else {"stderr": printed.err}
+    return code, json.loads(printed.out) if printed.out.startswith("{") else {"stderr": printed.err}
 
 
 def test_rows_behind_the_first_are_wrong(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -149,6 +147,25 @@ def test_rows_with_a_pitch() -> None:
     np.testing.assert_array_equal(packed, np.array([[1, 2, 3], [0, 4, 5]], np.float32))
     spread = found["its rows lie end to end and were read every 16 bytes"]
     np.testing.assert_array_equal(spread, np.array([[1, 2, 3], [5, 6, 0]], np.float32))
+
+
+def test_pitches_that_leave_the_same_are_not_told_apart() -> None:
+    # Rows of 4 bytes' width: pitches of 32 and more begin the second row behind the end of 2 x 3 x 4 = 24 bytes.
+    rows = np.arange(6, dtype=np.float32).reshape(2, 3) + 1
+    words = [words for words, _ in readings("layout", rows, None) if words.startswith("its rows")]
+    assert words == [
+        "its rows begin every 16 bytes and were read end to end",
+        "its rows lie end to end and were read every 16 bytes",
+    ]
+    first = np.array([[1, 2, 3], [0, 0, 0]], np.float32)
+    assert misread(rows, first, 1e-6) == ("", np.inf)
+    # The same where the rows behind it are nought until the end of the buffer.
+    sparse = np.zeros((6, 3), np.float32)
+    sparse[0], sparse[5] = (1, 2, 3), (4, 5, 6)
+    assert not [words for words, _ in readings("layout", sparse, None) if words.startswith("its rows begin")]
+    assert dict(readings("part", np.ones((5, 4), np.float32), None))[
+        "holds its first row alone: one row was copied, or its rows begin every 80 bytes or more"
+    ].tolist() == [[1] * 4, *[[0] * 4] * 4]
 
 
 def test_promises_of_operators() -> None:

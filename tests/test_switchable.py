@@ -6,7 +6,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
 import onnx_ir as ir
 import pytest
 from hypothesis import given, settings
@@ -21,6 +20,7 @@ from parityscope.case import Sample
 from parityscope.case.model import read_graph
 from parityscope.errors import ParityError
 from parityscope.testing.models import require
+from parityscope.testing.networks import parse_network
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,9 +30,7 @@ GENERATOR = np.random.default_rng(7)
 
 
 def parse(text: str, weights: Mapping[str, Any] = _NO_WEIGHTS) -> ir.Model:
-    proto = onnx.parser.parse_model('<ir_version: 9, opset_import: ["": 19]>' + text)
-    proto.graph.initializer.extend(onnx.numpy_helper.from_array(np.asarray(w), name) for name, w in weights.items())
-    return ir.from_proto(proto)
+    return ir.from_proto(parse_network('<ir_version: 9, opset_import: ["": 19]>' + text, weights))
 
 
 def sample(feeds: Mapping[str, Any]) -> Sample:

@@ -323,7 +323,7 @@ def test_the_reference_itself_is_perfect_and_samples_can_be_drawn(name: str) -> 
 
 def test_shapes_that_differ_are_judged_one_by_one(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(
-        "def mean(outputs, labels):\n    assert labels is None\n    return outputs['y'].mean()\n"
+        "def mean(outputs, labels):\n    assert labels is None\n    return outputs['y'].mean()\n", encoding="utf-8"
     )
     metric = user_metric(f"{tmp_path}/own.py:mean").metric
     states = metric.score([answer(of(np.ones((1, 2)))), answer(of(np.zeros((1, 3))))], {})
@@ -332,7 +332,7 @@ def test_shapes_that_differ_are_judged_one_by_one(tmp_path: Path) -> None:
 
 
 def test_rows_of_a_batch_are_averaged(tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text("def first(outputs, labels):\n    return outputs['y'][:, 0]\n")
+    (tmp_path / "own.py").write_text("def first(outputs, labels):\n    return outputs['y'][:, 0]\n", encoding="utf-8")
     metric = user_metric(f"{tmp_path}/own.py:first").metric
     states = metric.score([answer(of([[1, 0], [2, 0]])), answer(of([[5, 0], [7, 0]]))], {})
     assert list(states) == [1.5, 6.0]
@@ -340,7 +340,7 @@ def test_rows_of_a_batch_are_averaged(tmp_path: Path) -> None:
 
 def test_a_number_of_all_samples_is_computed_again_on_draws(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(
-        "def spread(outputs, labels):\n    return outputs['y'].max() - labels['low'].min()\n"
+        "def spread(outputs, labels):\n    return outputs['y'].max() - labels['low'].min()\n", encoding="utf-8"
     )
     metric = user_metric(f"{tmp_path}/own.py:spread").metric
     answers = [answer(of([[index]]), labels={"low": np.array(-index)}) for index in range(3)]
@@ -351,7 +351,7 @@ def test_a_number_of_all_samples_is_computed_again_on_draws(tmp_path: Path) -> N
 
 
 def test_another_number_of_values_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text("def odd(outputs, labels):\n    return [1.0, 2.0, 3.0]\n")
+    (tmp_path / "own.py").write_text("def odd(outputs, labels):\n    return [1.0, 2.0, 3.0]\n", encoding="utf-8")
     metric = user_metric(f"{tmp_path}/own.py:odd").metric
     with pytest.raises(ParityError, match="gave 3 values for 2 samples"):
         metric.score([answer(of([[1]])), answer(of([[2]]))], {})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -14,27 +13,26 @@ import onnx_ir as ir
 import pytest
 from onnx import parser
 
+from command_line import exit_status, in_a_process
 from parityscope.arithmetic.fusion import profile_named
 from parityscope.arithmetic.typed import typed_model
 from parityscope.backends import Capture, backend
 from parityscope.backends._tensorrt import api
 from parityscope.backends._tensorrt.packages import capability_problem, gpu_problem
 from parityscope.backends._tensorrt.plans import check_plan, plan_version
-from parityscope.backends.recording import open_target
+from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
 from parityscope.backends.tensorrt_views import (
     NetworkView,
     Options,
     Package,
     find_in_view,
-    find_package,
     network_view,
     ranges_of_samples,
 )
 from parityscope.case import Case, load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.model import read_graph
-from parityscope.cli import main
 from parityscope.errors import ParityError
 from parityscope.records import Policy
 from parityscope.report.network import FORMS, document
@@ -50,11 +48,6 @@ if TYPE_CHECKING:
 pytest.importorskip("tensorrt_rtx", reason="no wheel of TensorRT-RTX for this machine")
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>'
-
-
-@pytest.fixture(scope="module")
-def package() -> Package:
-    return find_package("rtx")
 
 
 def saved(folder: Path, text: str, name: str = "model.onnx") -> Path:
@@ -176,10 +169,9 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     monkeypatch.setenv("PARITYSCOPE_NO_FORK", "1")
 
     def run(*words: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(list(words))
+        code = exit_status(*words)
         said = capsys.readouterr()
-        return int(ended.value.code or 0), said.out, said.err
+        return code, said.out, said.err
 
     return run
 
@@ -190,8 +182,7 @@ def test_command_in_three_forms(package: Package, tmp_path: Path, cli: Callable[
     model.graph.node[0].name = "</script><b>"
     onnx.save(model, path)
     # A process of its own, as a user starts it: the build is contained in a child.
-    command = [sys.executable, "-m", "parityscope", "network", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = in_a_process("network", str(path))
     assert done.returncode == 0, done.stderr
     assert "built, not run" in done.stdout
     _, out, _ = cli("network", str(path), "--format", "json")

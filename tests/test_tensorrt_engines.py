@@ -33,9 +33,9 @@ from parityscope.backends._tensorrt.loading import load_engine, reason_of
 from parityscope.backends._tensorrt.plan_cache import Kept, find_engine, keep_engine, key_of
 from parityscope.backends._tensorrt.plans import check_plan
 from parityscope.backends._tensorrt.profiles import Range
-from parityscope.backends.recording import open_target, shapes_for
+from parityscope.backends.opening import open_target, shapes_for
 from parityscope.backends.targets import parse_target
-from parityscope.backends.tensorrt_views import Options, Package, find_package, ranges_of_samples
+from parityscope.backends.tensorrt_views import Options, Package, ranges_of_samples
 from parityscope.case import load_inputs, load_model
 from parityscope.errors import ParityError
 
@@ -45,11 +45,6 @@ if TYPE_CHECKING:
 pytest.importorskip("tensorrt_rtx", reason="no wheel of TensorRT-RTX for this machine")
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>'
-
-
-@pytest.fixture(scope="module")
-def package() -> Package:
-    return find_package("rtx")
 
 
 @pytest.fixture(scope="module")
@@ -90,13 +85,63 @@ def test_an_engine_of_another_minor_version(package: Package, plan: bytes) -> No
     assert "build it again" in caught.value.fix
 
 
+@pytest.mark.parametrize(
+    ("theirs", "ours", "loads"),
+    [
+        ((10, 13, 2, 6), "10.13.2.6", True),
+        ((10, 9, 0, 34), "10.13.2.6", True),  # version-compatible engines do
+        ((8, 6, 1, 6), "10.13.2.6", True),
+        ((10, 13, 2, 6), "11.4.0.106", True),
+        ((11, 4, 0, 106), "10.13.2.6", False),  # never in an older one
+        ((8, 5, 3, 1), "10.13.2.6", False),  # there were none before 8.6
+        ((8, 5, 3, 1), "8.6.1.6", False),
+    ],
+)
+def test_engines_of_other_versions_are_refused_only_where_none_loads(
+    package: Package, plan: bytes, theirs: tuple[int, ...], ours: str, loads: bool
+) -> None:
+    other = b"ftrt" + plan[4:24] + bytes(theirs) + plan[28:]
+    here = replace(package, product="tensorrt", version=ours)
+    if loads:
+        check_plan(other, Path("model.plan"), here)
+        return
+    with pytest.raises(ParityError, match=rf"was built by TensorRT {'.'.join(map(str, theirs))}; {ours[:4]}") as caught:
+        check_plan(other, Path("model.plan"), here)
+    assert caught.value.fix
+
+
+def test_an_engine_brings_its_runtime_only_where_that_was_said(
+    package: Package, plan: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Any] = []
+    real = package.module.Runtime
+
+    def remembered(logger: Any) -> Any:
+        made.append(real(logger))
+        return made[-1]
+
+    monkeypatch.setattr(package.module, "Runtime", remembered)
+    load_engine(plan, package, (), where="model.plan")
+    load_engine(plan, package, (), where="model.plan", carries_code=True)
+    assert [runtime.engine_host_code_allowed for runtime in made] == [False, True]
+
+
 def test_a_whole_engine_needs_a_gpu(package: Package, plan: bytes) -> None:
     loaded = load_engine(plan, package, (), where="model.plan")
     assert (loaded.engine is None) == bool(loaded.missing_cuda)
 
 
-# As quoted in issues 2177, 955, 1913 and 2041 of NVIDIA/TensorRT, and in the log reader's table.
+# As quoted in issues 2177, 955, 1913, 2041 and 574 of NVIDIA/TensorRT and issue 9 of ComfyUI-ultimate-openpose-estimator. The GPU
+# of 2177 is a GTX 1050 Ti, of compute capability 6.1; the TensorRT of 574 is 5.1.5, that of the last 10.12.0.36: what is expected
+# is what is here.
 LINES = {
+    "text": "The engine plan file is not compatible with this version of TensorRT, expecting library version 5.1.5 got 0.0.0, "
+    "please rebuild.",
+    "nameless": "IRuntime::deserializeCudaEngine: Error Code 6: API Usage Error (The engine plan file is not compatible with "
+    "this version of TensorRT, expecting library version 10.12.0.36 got .)",
+    # The last two: words in the library of TensorRT-RTX 1.7.
+    "carries": "Cannot deserialize engine with lean runtime since IRuntime::getEngineHostCodeAllowed() is false.",
+    "newer": "The current device is not compatible with this hardware-compatible engine. Expected compute capability >= 8.0",
     "gpu": "6: The engine plan file is generated on an incompatible device, expecting compute 6.1 got compute 8.6, "
     "please rebuild.",
     "plugin": "INVALID_ARGUMENT: getPluginCreator could not find plugin RetinaFaceDecode version 1",
@@ -113,11 +158,15 @@ LINES = {
 @pytest.mark.parametrize(
     ("line", "said", "fix"),
     [
-        ("gpu", "compute capability 6.1, this one has 8.6", "hardware=ampere_plus"),
+        ("gpu", "compute capability 8.6, this one has 6.1", "hardware=ampere_plus"),
+        ("text", "was damaged, or written as text", "in binary"),
+        ("nameless", "by another version; 10.12.0.36 is installed", "build it again"),
+        ("carries", "is version-compatible", "version_compatible=on"),
+        ("newer", "for newer GPUs", "build it on"),
         ("plugin", "needs a plugin that is not loaded: RetinaFaceDecode 1", "plugins="),
         ("creator", "needs a plugin that is not loaded", "plugins="),
         ("archive", "another version of TensorRT", "version_compatible=on"),
-        ("library", "8.5.0 is wanted, 8.4.1 is installed", "version_compatible=on"),
+        ("library", "was built by version 8.4.1; 8.5.0 is installed", "version_compatible=on"),
     ],
 )
 def test_reasons_that_take_another_machine(line: str, said: str, fix: str) -> None:

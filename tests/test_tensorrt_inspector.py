@@ -41,11 +41,6 @@ pytest.importorskip("tensorrt_rtx", reason="no wheel of TensorRT-RTX for this ma
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>'
 
 
-@pytest.fixture(scope="module")
-def package() -> Package:
-    return find_package("rtx")
-
-
 # --- the inspector's JSON --------------------------------------------------------------------------------------------
 
 # The layer quoted in https://github.com/NVIDIA/TensorRT/issues/4020 (10.x), in a document of its layout.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import json
 import shutil
 import subprocess
 import sys
@@ -12,25 +13,29 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import hypothesis.strategies as st
+import numpy as np
 import onnx
 import pytest
 from hypothesis import given
 from onnx import parser
 
+from command_line import in_a_process
 from parityscope.backends import Capture
+from parityscope.backends._tensorrt import configuring
 from parityscope.backends._tensorrt.asked import asked_of, requested_of, unmet, with_asked
 from parityscope.backends._tensorrt.building import build
 from parityscope.backends._tensorrt.marking import Marks, registered, way_for
 from parityscope.backends._tensorrt.naming import named
 from parityscope.backends._tensorrt.precisions import ask_for, wanted_of
 from parityscope.backends._tensorrt.profiles import Range, flags_for, ranges_of
-from parityscope.backends.recording import open_target
+from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
 from parityscope.backends.tensorrt_views import (
     Options,
     Package,
+    check_covered,
     executed_graph,
-    find_package,
+    find_in_view,
     network_view,
     options_of,
     ranges_of_samples,
@@ -48,11 +53,6 @@ rtx = pytest.importorskip("tensorrt_rtx", reason="no wheel of TensorRT-RTX for t
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>'
 SMALL = """g (float[N,4] x) => (float[N,4] y) <float[4,4] W = {1,0,0,0,0,1,0,0,0,0,1,0,0,0,0,1}> {
   [product] a = MatMul(x, W) [cut] b = Relu(a) [soft] c = Softmax(b) [last] y = Exp(c) }"""
-
-
-@pytest.fixture(scope="module")
-def package() -> Package:
-    return find_package("rtx")
 
 
 @pytest.fixture
@@ -131,11 +131,14 @@ def test_weak_typing_where_the_version_has_it() -> None:
         ("trt?level=6", TEN, "no optimization level"),
         ("trt?shapes=x:1x3..2x3", TEN, "is not name:"),
         ("trt?shapes=x:1x3..4x3..2x3", TEN, "smallest..usual..largest"),
+        ("trt?shapes=x:1x3,x:2x3", TEN, "shapes= names 'x' twice"),
         ("trt?fix=16000", TEN, "is not NAME:VALUE"),
         ("trt?capability=89", TEN, "is not MAJOR.MINOR"),
         ("trt?observe=all", TEN, "observe='all' is not known"),
         ("trt?timing_cache=t.cache", None, "keeps no timing cache"),
         ("trt?hardware=ampere_plus", None, "no hardware compatibility levels"),
+        ("trt?version_compatible=on", None, "no version-compatible engines"),
+        ("trt?layers=a:bf16", OLD, "has no bf16"),
     ],
 )
 def test_wrong_options_are_refused(text: str, which: Package | None, said: str, package: Package) -> None:
@@ -180,8 +183,100 @@ def test_what_this_builder_lacks(package: Package, model: Path) -> None:
     with pytest.raises(ParityError, match="has no build routes"):
         build(model, package, asked("trt?shapes=x:2x4&build_route=-knob=1", package))
     # The flag exists; the lean runtime that it needs is no part of the wheel, and the builder's own words say so.
-    refused = build(model, package, asked("trt?shapes=x:2x4&version_compatible=on", package))
-    assert "libnvinfer_lean" in refused.problem
+    options = replace(asked("trt?shapes=x:2x4", package), version_compatible=True)
+    view = network_view(model, package, options)
+    assert "libnvinfer_lean" in view.problem
+    (refused,) = [one for one in find_in_view(view) if one.code == "EXP201"]
+    assert any("tensorrt-lean" in repair.command for repair in refused.repairs)
+    assert not [one for one in find_in_view(view) if one.code == "RUN202"]
+
+
+def test_tf32_is_not_asked_for_where_the_environment_forbids_it(monkeypatch: pytest.MonkeyPatch, model: Path) -> None:
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
+    with pytest.raises(ParityError, match="NVIDIA_TF32_OVERRIDE=0 switches TF32 off") as caught:
+        asked("trt?tf32=on", TEN)
+    assert "unset" in caught.value.fix
+    assert not asked("trt", TEN).tf32
+    done = in_a_process("network", str(model), "--shapes", "x:2x4", "--tf32")
+    assert (done.returncode, "switches TF32 off" in done.stderr) == (2, True)
+
+
+def test_shapes_that_are_no_inputs_or_do_not_cover_the_samples(package: Package, model: Path, tmp_path: Path) -> None:
+    with pytest.raises(ParityError, match="has no input 'X'; it has x") as caught:
+        build(model, package, asked("trt?shapes=X:2x4", package))
+    assert "x:..." in caught.value.fix
+    data = tmp_path / "data.npz"
+    np.savez(data, x=np.zeros((3, 4), np.float32))
+    done = in_a_process("network", str(model), "--inputs", str(data), "--candidate", "trt?shapes=x:1x4..2x4..2x4")
+    assert done.returncode == 2
+    assert "[1, 4] to [2, 4] of input 'x', sample 0 has [3, 4]" in done.stderr
+    assert "shapes=x:3x4" in done.stderr
+    check_covered(ranges_of("x:1x4..2x4..3x4"), [{"x": (3, 4)}])
+
+
+@pytest.fixture
+def config(package: Package, model: Path) -> Any:
+    trt = package.module
+    logger = trt.Logger(trt.Logger.INTERNAL_ERROR)
+    builder = trt.Builder(logger)
+    held = builder.create_builder_config()
+    return SimpleNamespace(held=held, builder=builder, logger=logger)
+
+
+# TensorRT-RTX still has the calls of timing caches, and keeps nothing in them: the calls are real, what is held is not.
+@pytest.mark.filterwarnings("ignore:Use Deprecated in TensorRT-RTX")
+def test_a_timing_cache_is_written_and_read_and_no_other_file_is_written_over(config: Any, tmp_path: Path) -> None:
+    path = tmp_path / "timing.cache"
+    options = Options(timing_cache=path)
+    for _ in range(2):
+        configuring._set_timing_cache(config.held, options)
+        configuring.keep_timing_cache(config.held, options)
+        assert path.stat().st_size > 50
+    assert list(tmp_path.glob("timing.cache*")) == [path]
+    path.write_bytes(b"another GPU's measurements " * 100)
+    with pytest.raises(ParityError, match="is no timing cache of this GPU and version") as caught:
+        configuring._set_timing_cache(config.held, options)
+    assert "does not exist yet" in caught.value.fix
+    with pytest.raises(ParityError, match="there is no folder"):
+        configuring._set_timing_cache(config.held, Options(timing_cache=tmp_path / "gone" / "t"))
+
+
+# The form of the description: BuildRouteKnobDatabase in trtexec of TensorRT 11.1.
+KNOBS = {"tuner_version": "1", "tuner_options": [{"option": "-conv_use_long_w", "allowed_values": "[on|off]"}]}
+
+
+@pytest.mark.parametrize(
+    ("route", "said"),
+    [
+        ("-conv_use_long_w=off", ""),
+        ("--conv_use_long_w=off", ""),
+        ("conv_use_long_w=off", "is not -name=value"),
+        ("-conv_use_long_w", "is not -name=value"),
+        ("-conv_use_long=off", "has no knob -conv_use_long"),
+        ("-conv_use_long_w=refused", "refuses build_route="),
+    ],
+)
+def test_build_routes_by_the_knobs_that_are_described(route: str, said: str) -> None:
+    class Config:
+        all_build_routes = json.dumps(KNOBS)
+        _route = ""
+
+        @property
+        def build_route(self) -> str:
+            return self._route
+
+        @build_route.setter
+        def build_route(self, route: str) -> None:
+            self._route = "" if "refused" in route else route
+
+    config = Config()
+    if not said:
+        configuring._set_route(config, Options(build_route=route), ELEVEN)
+        assert config.build_route == route
+        return
+    with pytest.raises(ParityError, match=said) as caught:
+        configuring._set_route(config, Options(build_route=route), ELEVEN)
+    assert "helpBuildRoute" in caught.value.fix or "-conv_use_long_w" in caught.value.fix
 
 
 @pytest.mark.parametrize(
@@ -231,8 +326,7 @@ def test_a_native_crash_is_one_error_with_its_last_words(model: Path, tmp_path: 
     ):
         pass
     assert "plugin 7 is faulty" in caught.value.where
-    command = [sys.executable, "-m", "parityscope", "network", str(model), "--shapes", "x:2x4", "--candidate"]
-    done = subprocess.run([*command, f"trt?plugins={library}"], capture_output=True, text=True, check=False)
+    done = in_a_process("network", str(model), "--shapes", "x:2x4", "--candidate", f"trt?plugins={library}")
     assert done.returncode == 2
     assert "TensorRT crashed: its process was killed by SIGABRT" in done.stderr
 
@@ -307,12 +401,21 @@ class Layer:
     name: str
     metadata: str
     kinds: tuple[str, ...]
+    reads_shape: bool = False
     precision: Any = None
     types: list[Any] = field(default_factory=list)
 
     @property
     def num_outputs(self) -> int:
         return len(self.kinds)
+
+    @property
+    def num_inputs(self) -> int:
+        return 1
+
+    def get_input(self, index: int) -> Any:
+        assert index == 0
+        return SimpleNamespace(is_shape_tensor=self.reads_shape)
 
     def get_output(self, index: int) -> Any:
         return SimpleNamespace(dtype=SimpleNamespace(name=self.kinds[index]))
@@ -328,11 +431,12 @@ def test_layers_are_asked_by_the_nodes_they_are_made_for() -> None:
         Layer("helper", "[ONNX Layer: /head/Shape]", ("INT64",)),
         Layer("(Unnamed Layer* 3) [Shuffle]", "", ("FLOAT",)),
         Layer("tail", "", ("FLOAT", "FLOAT")),
+        Layer("scale", "[ONNX Layer: /head/Cast]", ("FLOAT",), reads_shape=True),
     ]
     wanted = [("/head/*", "f32"), ("tail", "f16")]
     assert ask_for(layers, wanted, {"f32": "FLOAT", "f16": "HALF"}) == ("Conv_1", "tail")
-    assert [layer.precision for layer in layers] == ["FLOAT", None, None, "HALF"]
-    assert [layer.types for layer in layers] == [["FLOAT"], [], [], ["HALF", "HALF"]]
+    assert [layer.precision for layer in layers] == ["FLOAT", None, None, "HALF", None]
+    assert [layer.types for layer in layers] == [["FLOAT"], [], [], ["HALF", "HALF"], []]
     with pytest.raises(ParityError, match="names 'nobody'"):
         ask_for(layers, [("nobody", "f32")], {"f32": "FLOAT"})
     # Only integers have that name: a precision cannot be asked of them.

@@ -27,7 +27,7 @@ from parityscope.backends._tensorrt.marking import Marked
 from parityscope.backends._tensorrt.memory import Device
 from parityscope.backends._tensorrt.network import described_by
 from parityscope.backends._tensorrt.running import Asked, open_engine
-from parityscope.backends.tensorrt_views import Options, Package, find_package
+from parityscope.backends.tensorrt_views import Options, Package
 from parityscope.case import Sample, load_model
 from parityscope.errors import ParityError
 
@@ -36,11 +36,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytest.importorskip("tensorrt_rtx", reason="no wheel of TensorRT-RTX for this machine")
-
-
-@pytest.fixture(scope="module")
-def package() -> Package:
-    return find_package("rtx")
 
 
 class HostArray:

@@ -14,7 +14,7 @@ from parityscope.backends import Capture
 from parityscope.backends._tensorrt.packages import gpu_problem
 from parityscope.backends._tensorrt.plan_cache import cache_folder
 from parityscope.backends._tensorrt.sessions import Wish, engine_key, engine_of, open_built, open_existing
-from parityscope.backends.tensorrt_views import Options, Package, find_package
+from parityscope.backends.tensorrt_views import Options, Package
 from parityscope.case import Model, Sample, load_model
 from parityscope.errors import ParityError
 
@@ -31,11 +31,6 @@ TEXT = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,4] x) => (float[N,
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
-@pytest.fixture(scope="module")
-def package() -> Package:
-    return find_package("rtx")
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-import subprocess
 import sys
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -19,12 +18,13 @@ import onnx
 import onnx_ir as ir
 import pytest
 
+from command_line import in_a_process
 from parityscope.backends import Capture, backend
 from parityscope.backends._torch.binding import input_order
 from parityscope.backends._torch.loading import Loaded, Parameter
 from parityscope.backends._torch.scopes import fx_operators, scopes_of
 from parityscope.backends.contract import check_backend
-from parityscope.backends.recording import open_target
+from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
 from parityscope.case import Sample, load_model
 from parityscope.errors import ParityError
@@ -315,8 +315,7 @@ def test_the_module_at_which_network_and_file_part_is_named(exported: Path) -> N
         where = [str(exported / "changed.onnx"), "--inputs", str(exported / "in.npz")]
         where += ["--study", str(exported / f"study-{len(sides)}"), "--format", "json", "--quiet"]
         # A program of its own: the command line forks, and PyTorch's threads do not survive that once they have run here.
-        words = [sys.executable, "-m", "parityscope", "diagnose", *where, *sides]
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
+        done = in_a_process("diagnose", *where, *sides)
         assert done.returncode == 1, done.stderr
         found: dict[str, Any] = json.loads(done.stdout)
         return found

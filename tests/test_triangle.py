@@ -12,9 +12,9 @@ import onnx.parser
 import pytest
 
 import parityscope
+from command_line import exit_status
 from parityscope.backends.targets import parse_target
 from parityscope.case.formats.npz import write_npz
-from parityscope.cli import main
 from parityscope.study._triangle import Triangle, peer_of
 
 if TYPE_CHECKING:
@@ -35,12 +35,6 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     onnx.save(model, tmp_path / "net.onnx")
     write_npz(tmp_path / "x.npz", {"x": draw.normal(size=(4, 64)).astype(np.float32)})
     return tmp_path / "net.onnx", tmp_path / "x.npz"
-
-
-def status(words: list[str]) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main(words)
-    return int(ended.value.code or 0)
 
 
 def triangle(c: float, p: float) -> Triangle:
@@ -67,8 +61,8 @@ def test_a_peer_is_the_simulation_of_the_same_precision() -> None:
 def test_a_candidate_that_is_its_own_peer_has_nothing_of_its_own(files: tuple[Path, Path], tmp_path: Path) -> None:
     model, inputs = files
     command = ["diagnose", str(model), "--candidate", "sim:bf16", "--peer", "sim:bf16", "--inputs", str(inputs)]
-    assert status([*command, "--study", str(tmp_path / "s"), "--quiet"]) == 0
-    (output,) = json.loads((tmp_path / "s" / "study.json").read_text())["outputs"]
+    assert exit_status(*command, "--study", str(tmp_path / "s"), "--quiet") == 0
+    (output,) = json.loads((tmp_path / "s" / "study.json").read_text(encoding="utf-8"))["outputs"]
     found = output["triangle"]
     assert found["candidate_peer"] == 0.0
     assert found["own"] == 0.0
@@ -80,12 +74,12 @@ def test_the_ladder_is_printed_when_asked(
 ) -> None:
     model, inputs = files
     command = ["compare", str(model), "--candidate", "sim:bf16", "--inputs", str(inputs), "--quiet"]
-    assert status([*command, "--study", str(tmp_path / "a")]) in {0, 3}
+    assert exit_status(*command, "--study", str(tmp_path / "a")) in {0, 3}
     assert "loose to tight" not in capfd.readouterr().out
-    assert status([*command, "--ladder", "--study", str(tmp_path / "b")]) in {0, 3}
+    assert exit_status(*command, "--ladder", "--study", str(tmp_path / "b")) in {0, 3}
     said = capfd.readouterr().out
     assert "loose to tight" in said
-    rungs = json.loads((tmp_path / "b" / "study.json").read_text())["ladder"]
+    rungs = json.loads((tmp_path / "b" / "study.json").read_text(encoding="utf-8"))["ladder"]
     assert rungs[0]["failing"] == 0
     # BF16 rounds by up to 2^-9: every tensor is within 3 % and none within 1e-4.
     assert rungs[0]["tolerance"] <= 0.03

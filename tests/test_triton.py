@@ -18,9 +18,10 @@ import numpy as np
 import onnx
 import pytest
 
+from command_line import in_a_process
 from parityscope.backends import Capture, backend
 from parityscope.backends.contract import check_backend
-from parityscope.backends.recording import open_target
+from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
 from parityscope.case import Sample, load_model
 from parityscope.errors import ParityError
@@ -59,11 +60,11 @@ def serving(model: Model, folder: Path, protocol: str, mode: str = "") -> Iterat
     with subprocess.Popen(words) as process:
         try:
             end = time.monotonic() + START_LIMIT_S
-            while not (told.exists() and told.read_text()):
+            while not (told.exists() and told.read_text(encoding="utf-8")):
                 assert time.monotonic() < end
                 assert process.poll() is None
                 time.sleep(0.02)
-            yield f"triton?url=127.0.0.1:{told.read_text()}&name=net&protocol={protocol}"
+            yield f"triton?url=127.0.0.1:{told.read_text(encoding='utf-8')}&name=net&protocol={protocol}"
         finally:
             process.terminate()
 
@@ -134,6 +135,8 @@ def test_another_model_is_told_before_a_request(
         ("dead", "", "the server is there and not alive"),
         ("failing", "", "CUDA out of memory"),
         ("batched", "", "input x has shape [-1, -1, 4] in the server"),
+        ("dying", "", "the server broke off when answering sample first"),
+        ("lying", "", "output y came as float16, and the server's metadata says FP32"),
     ],
 )
 def test_a_server_that_cannot_answer_is_one_error(
@@ -141,6 +144,34 @@ def test_a_server_that_cannot_answer_is_one_error(
 ) -> None:
     with serving(model, tmp_path, protocol, mode) as text:
         assert problem in refusal(model, text + more).problem
+
+
+def test_another_version_that_answers_meanwhile_is_one_error(model: Model, tmp_path: Path, protocol: str) -> None:
+    with (
+        serving(model, tmp_path, protocol, "moving") as text,
+        open_target(model, parse_target(text), Capture()) as session,
+    ):
+        session.run(SAMPLE)
+        with pytest.raises(ParityError, match="version 4 of the model answered sample first, and not version 3"):
+            session.run(SAMPLE)
+
+
+def test_a_whole_study_of_a_server(model: Model, tmp_path: Path, protocol: str) -> None:
+    # A study opens its sides in one thread and runs them in others.
+    data = tmp_path / "x.npz"
+    np.savez(data, x=ROW, k=np.array([7], np.int64))
+    with serving(model, tmp_path, protocol) as text:
+        options = ["--inputs", str(data), "--candidate", text, "--study", str(tmp_path / "study")]
+        done = in_a_process("compare", str(model.path), *options)
+    assert (done.returncode, done.stderr.splitlines()[-1][:6]) == (0, "within"), done.stderr
+
+
+@pytest.mark.parametrize(("asked", "other"), [("http", "grpc"), ("grpc", "http")])
+def test_the_port_of_the_other_protocol_is_told(model: Model, tmp_path: Path, asked: str, other: str) -> None:
+    with serving(model, tmp_path, other) as text:
+        found = refusal(model, text.replace(f"protocol={other}", f"protocol={asked}") + "&wait=20")
+    assert found.problem == f"what answers there does not speak {asked}"
+    assert f"protocol={other}" in found.fix
 
 
 def test_a_server_that_is_down_is_one_error(model: Model, protocol: str) -> None:
@@ -156,3 +187,6 @@ def test_a_target_that_cannot_be_meant_is_one_error(model: Model) -> None:
     assert "none of Triton's" in refusal(model, "triton?name=net&protocol=https").problem
     assert "scheme" in refusal(model, "triton?url=http%3A//localhost:8000&name=net").problem
     assert "needs the name" in refusal(model, "triton").problem
+    assert "url='gpu' is not HOST:PORT" in refusal(model, "triton?url=gpu&name=net").problem
+    assert refusal(model, "triton?url=gpu:x&name=net&protocol=grpc").fix == "write url=gpu:8001"
+    assert "wait='0' is not a number of seconds" in refusal(model, "triton?name=net&wait=0").problem

@@ -24,6 +24,7 @@ from parityscope.case import Sample
 from parityscope.case.model import read_graph
 from parityscope.errors import ParityError
 from parityscope.testing.models import require
+from parityscope.testing.networks import parse_network
 from parityscope.testing.samples import SAMPLES, sample_of
 
 if TYPE_CHECKING:
@@ -377,10 +378,10 @@ def test_functions_are_inlined_and_old_initializers_freed() -> None:
     typed = typed_model(ir.from_proto(proto), "f16", {})
     checked(typed)
     assert typed.notes[0].what == "the model's functions"
-    old = onnx.parser.parse_model(
-        '<ir_version: 3, opset_import: ["": 8]> g (float[3] x, float[3] w) => (float[3] y) { y = Mul (x, w) }'
+    old = parse_network(
+        '<ir_version: 3, opset_import: ["": 8]> g (float[3] x, float[3] w) => (float[3] y) { y = Mul (x, w) }',
+        {"w": np.ones(3, np.float32)},
     )
-    old.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(3, np.float32), "w"))
     typed = typed_model(ir.from_proto(old), "f16", {})
     checked(typed)
     assert typed.model.ir_version == 4

@@ -11,8 +11,8 @@ import onnx.parser
 import pytest
 
 import parityscope
+from command_line import exit_status
 from parityscope.case.formats.npz import write_npz
-from parityscope.cli import main
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -29,12 +29,6 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     onnx.save(model, tmp_path / "net.onnx")
     write_npz(tmp_path / "x.npz", {"x": np.arange(8, dtype=np.float32).reshape(2, 4)})
     return tmp_path / "net.onnx", tmp_path / "x.npz"
-
-
-def status(*words: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main(list(words))
-    return int(ended.value.code or 0)
 
 
 def test_predict_says_which_format_loses_the_output(files: tuple[Path, Path]) -> None:
@@ -56,9 +50,9 @@ def test_report_reads_a_verification_and_the_verbs_do_not_take_it_for_a_study(
 ) -> None:
     model, inputs = files
     words = ["verify", str(model), "--before", "sim:f16", "--after", "sim:bf16", "--inputs", str(inputs), "--no-timing"]
-    assert status(*words, "--study", str(tmp_path / "v"), "--quiet") == 3
+    assert exit_status(*words, "--study", str(tmp_path / "v"), "--quiet") == 3
     capfd.readouterr()
-    assert status("report", str(tmp_path / "v"), "--format", "json") == 0
+    assert exit_status("report", str(tmp_path / "v"), "--format", "json") == 0
     assert json.loads(capfd.readouterr().out)["kind"] == "verification"
     with pytest.raises(ParityError, match="not a study"):
         parityscope.load_study(tmp_path / "v")

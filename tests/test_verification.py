@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
+from command_line import exit_status
 from parityscope.backends import Session
 from parityscope.backends.targets import parse_target
 from parityscope.case import Case, Sample, load_inputs, load_model
-from parityscope.cli import main
 from parityscope.errors import ParityError
 from parityscope.records import Budget, Finding, Policy
 from parityscope.repairs import repairs
@@ -300,9 +300,7 @@ def run(*words: str, before: str = "sim:f16", after: str = "sim:f16?model=fixed.
         "--quiet",
     ]
     study = () if "--study" in words else ("--study", f"study-{next(NUMBERS)}")
-    with pytest.raises(SystemExit) as ended:
-        main([*line, *words, *study])
-    return int(ended.value.code or 0)
+    return exit_status(*line, *words, *study)
 
 
 def test_a_repair_that_holds(bench: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -325,8 +323,8 @@ def test_a_repair_that_holds(bench: Path, capfd: pytest.CaptureFixture[str]) -> 
     assert (error["improved"], error["worsened"]) == (SAMPLES, 0)
     assert held["budgets"][0]["bound"] == pytest.approx(0.05 ** (1 / SAMPLES))
     assert held["after"]["nbytes"] == (bench / "fixed.onnx").stat().st_size
-    assert json.loads((bench / "proof/study.json").read_text()) == held
-    assert "Improved" in (bench / "proof/report.html").read_text()
+    assert json.loads((bench / "proof/study.json").read_text(encoding="utf-8")) == held
+    assert "Improved" in (bench / "proof/report.html").read_text(encoding="utf-8")
     assert run("--study", "proof") == 2  # never overwritten
     assert "exists already" in capfd.readouterr().err
 
@@ -412,7 +410,7 @@ def unsure(outputs, labels):
 def labelled(bench: Path) -> Path:
     x = np.load("data.npz")["x"]
     np.savez("labels.npz", up=(x[:, 0] + 0.5).mean(axis=(1, 2)) > 0.5)
-    (bench / "own.py").write_text(METRICS)
+    (bench / "own.py").write_text(METRICS, encoding="utf-8")
     return bench
 
 
@@ -515,18 +513,16 @@ def test_labels_in_a_folder_go_by_name(bench: Path, capfd: pytest.CaptureFixture
     # The second channel loses 0.5; nothing overflows there, on either side.
     (bench / "own.py").write_text(
         "def near(outputs, labels):\n"
-        "    return abs(outputs['y'][:, 1].mean(axis=(1, 2)) + 0.5 - labels['mean']) < 0.01\n"
+        "    return abs(outputs['y'][:, 1].mean(axis=(1, 2)) + 0.5 - labels['mean']) < 0.01\n",
+        encoding="utf-8",
     )
     arguments = ["--metric", "own.py:near", "--labels", "labels", "--format", "json"]
     line = ["verify", "model.onnx", "--before", "sim:f16", "--after", "sim:f16?model=fixed.onnx", "--inputs", "samples"]
-    with pytest.raises(SystemExit):
-        main([*line, "--quiet", *arguments, "--study", f"study-{next(NUMBERS)}"])
+    exit_status(*line, "--quiet", *arguments, "--study", f"study-{next(NUMBERS)}")
     task = json.loads(capfd.readouterr().out)["quantities"][0]
     assert (task["before"], task["after"], task["against"]) == (1.0, 1.0, "labels")
     (bench / "labels/s3.npz").unlink()
-    with pytest.raises(SystemExit) as ended:
-        main([*line, "--quiet", *arguments, "--study", f"study-{next(NUMBERS)}"])
-    assert ended.value.code == 2
+    assert exit_status(*line, "--quiet", *arguments, "--study", f"study-{next(NUMBERS)}") == 2
     assert "there are none for s3" in capfd.readouterr().err
 
 

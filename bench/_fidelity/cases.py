@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
+from parityscope.arithmetic.drawing import moved_inputs, moved_parameters
 from parityscope.arithmetic.typed import typed_model
 from parityscope.case import Sample
 from parityscope.case.model import load_model
@@ -20,21 +22,26 @@ from parityscope.testing.samples import sample_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from parityscope.arithmetic import Format
     from parityscope.case import Model
 
-__all__ = ["case", "neighbour", "pack"]
+__all__ = ["case", "drawn", "pack"]
 
 
-def neighbour(sample: Sample, number: int) -> Sample:
-    """Another input close to the sample; number 0 is the sample itself."""
-    generator = np.random.default_rng(number)
-    arrays = {
-        name: (array * (1 + 2.0**-12 * generator.standard_normal(array.shape))).astype(array.dtype)
-        if number and array.dtype.kind == "f"
-        else array
-        for name, array in sample.arrays.items()
-    }
-    return Sample(index=number, name=sample.name, arrays=arrays)
+def drawn(model: Model, sample: Sample, number: int, number_format: Format, folder: Path) -> tuple[Model, Sample]:
+    """The network and its sample with the rounding drawn anew (`arithmetic.drawing`); number 0 is themselves.
+
+    The model is written to `folder`, and beside it, as NAME.f16.onnx, its strongly typed FP16 copy.
+    """
+    if not number:
+        return model, sample
+    generator = np.random.default_rng((20261121, number))
+    graph = moved_parameters(model.graph(), number_format, generator)
+    arrays = moved_inputs(sample.arrays, number_format, generator)
+    path = folder / f"{sample.name}-{number}.onnx"
+    ir.save(graph, path)
+    ir.save(typed_model(ir.load(path), "f16", {}).model, folder / f"{sample.name}-{number}.f16.onnx")
+    return load_model(path), Sample(index=number, name=f"{sample.name}-{number}", arrays=arrays)
 
 
 def case(name: str) -> tuple[Model, Sample]:
@@ -61,11 +68,17 @@ def pack(name: str, folder: Path) -> str:
     return f"{name}={path}+{data}"
 
 
+@functools.cache
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    """Where models that are made here lie; it goes when the process ends."""
+    return tempfile.TemporaryDirectory(prefix="parityscope-fidelity-")
+
+
 def lite0() -> tuple[Model, Sample]:
     """EfficientNet-Lite0 on a photograph."""
     from PIL import Image
 
-    path = efficientnet_lite0(Path(tempfile.mkdtemp()) / "lite0.onnx")
+    path = efficientnet_lite0(Path(_scratch().name) / "lite0.onnx")
     with Image.open(fetch("chelsea")) as image:
         photo = image.convert("RGB").resize((224, 224), Image.Resampling.BILINEAR)
     pixels = (np.asarray(photo, np.float32).transpose(2, 0, 1)[None] - np.float32(127)) / np.float32(128)
@@ -89,7 +102,7 @@ def plcmos() -> tuple[Model, Sample]:
     for value in proto.graph.input:  # OpenVINO's CPU plugin wants the ranks that follow from these shapes
         for dim, size in zip(value.type.tensor_type.shape.dim, arrays[value.name].shape, strict=True):
             dim.dim_value = size
-    path = Path(tempfile.mkdtemp()) / "plcmos.onnx"
+    path = Path(_scratch().name) / "plcmos.onnx"
     onnx.save(proto, path)
     return load_model(path), Sample(index=0, name="plcmos", arrays=arrays)
 

@@ -13,8 +13,8 @@ from openvino.preprocess import PrePostProcessor
 
 from parityscope.arithmetic.fusion.following import ends, follow
 from parityscope.backends import Capture
+from parityscope.backends.opening import open_target
 from parityscope.backends.openvino import _executed as executed_graph
-from parityscope.backends.recording import open_target
 from parityscope.case.graph import values
 
 if TYPE_CHECKING:

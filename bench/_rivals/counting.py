@@ -16,7 +16,7 @@ import onnx_ir as ir
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.movement import MOVES
 from parityscope.arithmetic.simulation import detype
-from parityscope.backends.recording import tensor_shapes
+from parityscope.backends.sizing import tensor_shapes
 from parityscope.case import load_model
 from parityscope.case.graph import computing
 from parityscope.repairs.search.costs import flops_of

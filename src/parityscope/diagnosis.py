@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from parityscope.backends.recording import Progress, silent
 from parityscope.checks import checks
 from parityscope.errors import ParityError
-from parityscope.records import Diagnosis, Skip
+from parityscope.records import ROLES, Diagnosis, Skip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -25,11 +25,18 @@ if TYPE_CHECKING:
     from parityscope.checks import Correction, Nearest, Proposal, Result, Scene
     from parityscope.records import Evidence, Experiment, Finding
 
-__all__ = ["SPENT", "Tested", "TimeSpentError", "claim_of", "diagnose_scene", "examine_scene", "identity_of"]
+__all__ = [
+    "CONTRIBUTES",
+    "SPENT",
+    "Tested",
+    "TimeSpentError",
+    "claim_of",
+    "diagnose_scene",
+    "examine_scene",
+    "identity_of",
+]
 
 SPENT = "the time budget is spent"
-
-_ROLES = ("cause", "contributing", "information")
 
 _VARIES = "RUN001"  # the candidate does not give the same answer twice
 
@@ -39,7 +46,7 @@ _STAGES = ("nothing", "reference", "candidate", "rebuild")
 # Roles by the part of the output error that a claim explains. Chosen: a cause explains at least half of it, so that
 # there is at most one; what explains less than a hundredth cannot matter to the verdict.
 _CAUSE = 0.5
-_CONTRIBUTES = 0.01
+CONTRIBUTES = 0.01
 
 # A claim that explains this part of the error leaves nothing to explain: as in checks/_reproducing.py.
 _ALL = 0.99
@@ -210,7 +217,7 @@ def _with_role(finding: Finding, scene: Scene) -> Finding:
     # How far two runs happen to be apart says only roughly what part of the error that makes: the check knows better.
     if role == "cause" and finding.share is not None and finding.share < _CAUSE and finding.code != _VARIES:
         role = "contributing"
-    if role == "contributing" and finding.share is not None and finding.share < _CONTRIBUTES:
+    if role == "contributing" and finding.share is not None and finding.share < CONTRIBUTES:
         role = "information"
     if scene.verdict == "within":
         role = "information"
@@ -240,4 +247,4 @@ def _after_variation(findings: list[Finding]) -> list[Finding]:
 def _rank(finding: Finding) -> tuple[int, int, float, float, str]:
     # Answers that vary are told before anything else of the same role, whatever part of the error they are.
     told_later = int(finding.code != _VARIES)
-    return (_ROLES.index(finding.role), told_later, -(finding.share or 0.0), -finding.confidence, finding.code)
+    return (ROLES.index(finding.role), told_later, -(finding.share or 0.0), -finding.confidence, finding.code)

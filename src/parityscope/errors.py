@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-__all__ = ["Exit", "ParityError"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["EXIT_OF", "Exit", "ParityError"]
 
 
 class Exit(IntEnum):
@@ -16,6 +21,12 @@ class Exit(IntEnum):
     INCOMPLETE = 3
     BUG = 101
     INTERRUPTED = 130
+
+
+# What a verdict ends the command with.
+EXIT_OF: Mapping[str, Exit] = MappingProxyType(
+    {"within": Exit.WITHIN, "beyond": Exit.BEYOND, "incomplete": Exit.INCOMPLETE}
+)
 
 
 class ParityError(Exception):

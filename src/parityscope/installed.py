@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Arithmetic", "Known", "Machine", "arithmetic_of", "known_problems"]
+__all__ = ["TF32_OVERRIDE", "Arithmetic", "Known", "Machine", "arithmetic_of", "known_problems"]
 
 _AMPERE = (8, 0)  # the first compute capability with TF32: NVIDIA's CUDA Programming Guide
 # Builds of ONNX Runtime that bring the same importable package.
@@ -41,7 +41,10 @@ _LOWERING = (
         for name in ("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE")
     ),
 )
-_OVERRIDE = "NVIDIA_TF32_OVERRIDE"
+TF32_OVERRIDE = "NVIDIA_TF32_OVERRIDE"
+
+
+_UNSET = "not set"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,16 +114,17 @@ def known_problems(machine: Machine) -> tuple[Known, ...]:
         *_known_bugs(machine),
         *_too_new_for_driver(machine),
         *_lowered_by_variables(machine),
+        *_override_without_effect(machine),
     ]
     return tuple(found)
 
 
 def _on_gpu(machine: Machine, target: str, computes: str, default: str) -> Arithmetic:
-    override = machine.variables.get(_OVERRIDE, "")
+    override = machine.variables.get(TF32_OVERRIDE, "")
     if machine.capability is not None and machine.capability < _AMPERE:
         return Arithmetic(target=target, computes=computes, tf32="none", because="this GPU has no TF32")
     if override == "0":
-        why = f"{_OVERRIDE}=0 switches it off, whatever a program asks for"
+        why = f"{TF32_OVERRIDE}=0 switches it off, whatever a program asks for"
         return Arithmetic(target=target, computes=computes, tf32="off", because=why)
     why = f"Parityscope switches it off unless the target says otherwise; {default}"
     return Arithmetic(target=target, computes=computes, tf32="off", because=why)
@@ -197,6 +201,19 @@ def _lowered_by_variables(machine: Machine) -> list[Known]:
             fix = f"unset {name} where a reference runs"
             found.append(Known(problem=f"{name}={value} is set: {does}", source=source, fix=fix))
     return found
+
+
+def _override_without_effect(machine: Machine) -> list[Known]:
+    value = machine.variables.get(TF32_OVERRIDE, _UNSET)
+    if value in {"0", _UNSET}:
+        return []
+    return [
+        Known(
+            problem=f"{TF32_OVERRIDE} is {value!r}: only 0 is known, and TF32 is as each program asks for it",
+            source='TensorRT-RTX 1.7: "NVIDIA_TF32_OVERRIDE set to unrecognized value" (measured)',
+            fix=f"write {TF32_OVERRIDE}=0 to switch TF32 off, or unset it",
+        )
+    ]
 
 
 def _is_tensorrt(name: str) -> bool:

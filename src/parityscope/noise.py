@@ -34,7 +34,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.backends._onnxruntime import open_session
-from parityscope.backends.recording import Progress, plan_chunks, silent
+from parityscope.backends.recording import Progress, silent
+from parityscope.backends.sizing import plan_chunks
 from parityscope.comparison import measure_pair
 from parityscope.comparison.rows import Align, as_given
 from parityscope.errors import ParityError
@@ -45,11 +46,11 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from parityscope.backends._onnxruntime import Run
+    from parityscope.backends._ort_running import Run
     from parityscope.case import Inputs, Model
     from parityscope.comparison import Statistics
 
-__all__ = ["FLOAT32_ROUNDING", "NoiseFloor", "Reference", "noise_floor"]
+__all__ = ["FAR", "FLOAT32_ROUNDING", "NoiseFloor", "Reference", "noise_floor"]
 
 Reference = Callable[[int, str], np.ndarray | None]  # (sample, tensor) -> what the reference computed
 
@@ -60,7 +61,7 @@ FLOAT32_ROUNDING = 2.0**-24
 _GAIN = 256.0
 _SEED = 20240229  # of the order of the sums; any would do, a fixed one can be repeated
 # Of the floor: TF32, the nearest arithmetic to FP32, is 2^13 away, and honest kernels within 2. Chosen between, nearer to TF32.
-_FAR = 2.0**10
+FAR = 2.0**10
 # A choice between nearly equal values falls one way or the other with the rounding: that all of so many orders of the sums
 # agree, and the optimized run alone does not, happens by chance in one of eight of those rare cases. Chosen.
 _ORDERS = 3
@@ -128,7 +129,7 @@ def noise_floor(
                 skipped.append(_lacking(what, error))
         if far := _far(chunk, found.get("variation", {}), model.graph()):
             still = _unoptimized(model, inputs, samples, list(far), threads, align)
-            wrong = {name: far[name] for name, size in still["variation"].items() if size * _FAR < far[name]}
+            wrong = {name: far[name] for name, size in still["variation"].items() if size * FAR < far[name]}
             for what, sizes in still.items():
                 found.setdefault(what, {}).update({name: sizes[name] for name in wrong if name in sizes})
             moved.update(wrong)
@@ -166,7 +167,7 @@ def _far(tensors: Sequence[str], variation: Mapping[str, float], graph: ir.Model
         return {}
     floats = _floats(graph)
     varied = {name: variation.get(name, 0.0) for name in tensors if name in floats}
-    return {name: size for name, size in varied.items() if math.isfinite(size) and size > _FAR * FLOAT32_ROUNDING}
+    return {name: size for name, size in varied.items() if math.isfinite(size) and size > FAR * FLOAT32_ROUNDING}
 
 
 def _unoptimized(

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.backends._onnxruntime import open_session
-from parityscope.backends.recording import observable, plan_chunks
+from parityscope.backends.recording import observable
+from parityscope.backends.sizing import plan_chunks
 from parityscope.case import Sample
 from parityscope.errors import ParityError
 from parityscope.records import Skip

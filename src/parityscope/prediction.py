@@ -4,7 +4,11 @@ A tensor's grade is the finest arithmetic whose *expected* error on these sample
 
 * `f32`: the noise floor, how far two honest FP32 evaluations are expected and measured to be apart (`noise`).
 * `tf32`, `f16`, `bf16`: the reference simulated with that format's *rounding*, its range left as FP32's. Loss of range
-  (overflow, underflow to zero) is not rounding and is never excused by a grade.
+  (overflow, underflow to zero) is not rounding and is never excused by a grade. Where a simulation gives NaN or
+  infinity and the reference does not, nothing is expected: an infinite error would excuse every other.
+
+* `int8`: the reference with the operands of its products quantized to INT8, by scales of these samples
+  (`backends.calibrating`). It is computed where it is declared.
 
 A measured error may exceed the expected one by a margin and still have that grade; the margins are constants below.
 """
@@ -16,10 +20,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic import format_named
+from parityscope.arithmetic.quantized import QUANTIZED
 from parityscope.backends import Capture
-from parityscope.backends.recording import Progress, open_target, plan_chunks, silent
+from parityscope.backends.calibrating import calibrated, quantized_target
+from parityscope.backends.opening import open_target
+from parityscope.backends.recording import Progress, silent
+from parityscope.backends.sizing import plan_chunks
 from parityscope.comparison import measure_pair
 from parityscope.comparison.rows import Align, as_given
+from parityscope.comparison.statistics import scaled
 from parityscope.errors import ParityError
 from parityscope.noise import FLOAT32_ROUNDING, noise_floor
 from parityscope.records import Skip, Target
@@ -42,6 +51,7 @@ __all__ = [
     "expect_outputs",
     "expect_tensors",
     "grade_of",
+    "graded_error",
     "margin_of",
 ]
 
@@ -80,9 +90,20 @@ def distance(statistics: Statistics) -> float:
     return statistics.rel_l2 if statistics.is_float else statistics.mismatch_share
 
 
+def graded_error(statistics: Statistics) -> float:
+    """`distance`; of floats whose reference is zero everywhere their root mean square, in the tensor's own unit.
+
+    Relative to nothing every error is infinite, and a bug as large as a rounding.
+    """
+    floats = statistics.floats
+    if floats is None or floats.disagreeing or floats.moments.reference2 or not floats.finite:
+        return distance(statistics)
+    return scaled(math.sqrt(floats.moments.error2 / floats.finite), floats.moments.exponent)
+
+
 def grade_of(measured: float, expected: Mapping[str, float]) -> Grade:
     """The finest arithmetic that covers `measured`; "beyond" when none does."""
-    order: tuple[Grade, ...] = ("f32", "tf32", "f16", "bf16")
+    order: tuple[Grade, ...] = ("f32", "tf32", "f16", "bf16", "int8")
     for name in order:
         if name in expected and measured <= margin_of(name) * expected[name]:
             return name
@@ -123,7 +144,9 @@ def expect_outputs(
         progress=progress,
         align=align,
     )
-    errors: dict[str, dict[str, float]] = {"f32": dict(floor.errors)}
+    # Inputs and constants that are outputs as well: nothing computes them.
+    handed_on = dict.fromkeys((name for name in names if name not in model.sites), FLOAT32_ROUNDING)
+    errors: dict[str, dict[str, float]] = {"f32": handed_on | dict(floor.errors)}
     skipped = list(floor.skipped)
     plain: tuple[tuple[str, str], ...] = ()
     if floor.moved:  # by a bug of the optimizer: what a format costs is then told from the model as it stands
@@ -133,7 +156,10 @@ def expect_outputs(
     for step, name in enumerate(formats):
         progress("predicting", step, len(formats))
         try:
-            errors[name] = _output_errors(model, _rounding(name, plain), chosen, reference, names, align)
+            target = _target(name, model, chosen, plain)
+            found = _output_errors(model, target, chosen, reference, names, align)
+            errors[name], lost = _foreseen(name, found)
+            skipped += lost
         except ParityError as error:
             skipped.append(_unpredicted(name, error))
     progress("predicting", len(formats), len(formats))
@@ -180,13 +206,18 @@ def expect_tensors(
     for step, name in enumerate(formats):
         progress("predicting tensors", step, len(formats))
         try:
+            target = _target(name, model, [inputs.sample(index) for index in reference.samples])
             for chunk in chunks:
-                errors.setdefault(name, {}).update(
-                    _tensor_errors(model, inputs, reference, _rounding(name), list(chunk), threads)
-                )
+                found = _tensor_errors(model, inputs, reference, target, list(chunk), threads)
+                errors.setdefault(name, {}).update(_foreseen(name, found)[0])
         except ParityError as error:
             skipped.append(_unpredicted(name, error))
     return Expectation(errors=errors, skipped=tuple(skipped))
+
+
+def _target(name: str, model: Model, samples: Sequence[Sample], further: tuple[tuple[str, str], ...] = ()) -> Target:
+    """What simulates a format on samples, with `further` options."""
+    return quantized_target(name, calibrated(model, samples)) if name in QUANTIZED else _rounding(name, further)
 
 
 def _rounding(name: str, further: tuple[tuple[str, str], ...] = ()) -> Target:
@@ -201,7 +232,7 @@ def _output_errors(
     reference: Sequence[Mapping[str, np.ndarray]],
     names: Sequence[str],
     align: Align,
-) -> dict[str, float]:
+) -> dict[str, Statistics]:
     totals: dict[str, Statistics] = {}
     with open_target(model, target, Capture()) as session:
         for sample, expected in zip(samples, reference, strict=True):
@@ -210,12 +241,32 @@ def _output_errors(
                 if name in found and found[name].shape == expected[name].shape:
                     part = measure_pair(expected[name], found[name], channel_axis=None)
                     totals[name] = totals[name].merge(part) if name in totals else part
-    return {name: distance(total) for name, total in totals.items()}
+    return totals
+
+
+def _foreseen(number_format: str, totals: Mapping[str, Statistics]) -> tuple[dict[str, float], list[Skip]]:
+    """The error of each tensor that a simulation foresees, and those of which it foresees none.
+
+    Elements in which the reference alone is not finite say nothing about rounding.
+    """
+    errors, lost = {}, []
+    for name, total in totals.items():
+        if not total.nonfinite_candidate:
+            errors[name] = total.rel_l2_finite if total.nonfinite_reference else graded_error(total)
+            continue
+        lost.append(
+            Skip(
+                what=f"expected error of {number_format} at {name}",
+                reason="its rounding alone gives NaN or infinity where the reference does not",
+                fix="ask where it begins: parityscope predict",
+            )
+        )
+    return errors, lost
 
 
 def _tensor_errors(
     model: Model, inputs: Inputs, reference: Trace, target: Target, names: list[str], threads: int
-) -> dict[str, float]:
+) -> dict[str, Statistics]:
     totals: dict[str, Statistics] = {}
     with open_target(model, target, Capture(tensors=tuple(names))) as session:
         for index in reference.samples:
@@ -228,7 +279,7 @@ def _tensor_errors(
                 if expected.shape == array.shape:
                     part = measure_pair(expected, array, channel_axis=None, threads=threads)
                     totals[name] = totals[name].merge(part) if name in totals else part
-    return {name: distance(total) for name, total in totals.items()}
+    return totals
 
 
 def _unpredicted(name: str, error: ParityError) -> Skip:

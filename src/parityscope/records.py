@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
+    "ROLES",
+    "SCHEMA",
     "Budget",
     "Comparison",
     "Diagnosis",
@@ -46,6 +48,8 @@ Role = Literal["cause", "contributing", "information"]
 Outcome = Literal["supports", "refutes", "inconclusive"]
 Runs = Literal["", "nothing", "reference", "candidate", "rebuild"]
 
+SCHEMA = "parityscope/1"  # of a study and of every document that says its `kind`
+ROLES: tuple[Role, ...] = ("cause", "contributing", "information")  # the graver first
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 

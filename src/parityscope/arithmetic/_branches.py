@@ -10,22 +10,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
 import onnx_ir as ir
 
-from parityscope.arithmetic._graphs import constant_like, constant_tensor, feed, give_back
+from parityscope.arithmetic._graphs import bodies, constant_like, constant_tensor, feed, give_back
 from parityscope.arithmetic._operands import in_eight_bits, in_full
 from parityscope.arithmetic._switching import inner_nodes, inner_values
 from parityscope.arithmetic.float8 import dequantized
 from parityscope.arithmetic.inserting import insert
 from parityscope.arithmetic.primitives import Rewriting, rounding_nodes
-from parityscope.arithmetic.rounding import round_to
+from parityscope.arithmetic.rounding import changed_by, round_to
 from parityscope.arithmetic.sites import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from parityscope.arithmetic._switching import Gated
+    from parityscope.arithmetic._switching import Border, Gated
     from parityscope.arithmetic.float8 import Scaling
     from parityscope.arithmetic.formats import Format
 
@@ -81,6 +80,22 @@ class Builder:
         graph.remove(node, safe=True)
         low.round_bodies()
 
+    def enclose(self, border: Border) -> None:
+        """Rounds what a node with bodies takes and what its bodies give, while its gate is open."""
+        node = border.node
+        for index, number_format in border.operands:
+            value = node.inputs[index]
+            if value is not None and node.graph is not None:
+                choice = self._rounded_or_not(border.low, value, number_format)
+                node.graph.insert_before(node, choice)
+                node.replace_input_with(index, choice.outputs[0])
+        inside = bodies(node)
+        for number, position, number_format in border.given:
+            body = inside[number]
+            choice = self._rounded_or_not(border.low, body.outputs[position], number_format)
+            body.append(choice)
+            body.outputs[position] = choice.outputs[0]
+
     def beside(self, gated: Gated, *, scaled: bool = False) -> dict[ir.Value, ir.Value]:
         """Puts the node rounded, which reads the exact numbers, at the end of its graph; gives its outputs by the exact ones.
 
@@ -107,11 +122,11 @@ class Builder:
             tensor = constant_tensor(value)
             if tensor is None:
                 raise ValueError(f"{value.name} is not a constant")
-            array = tensor.numpy()
-            rounded = round_to(array, number_format, overflow=self.work.overflow)
-            same = np.array_equal(array, rounded, equal_nan=True)
+            array, overflow = tensor.numpy(), self.work.overflow
             name = self.work.names.fresh(value.name, number_format.name)
-            self.rounded[key] = value if same else constant_like(value, rounded, name)
+            changes = changed_by(array, number_format, overflow=overflow)
+            rounded = round_to(array, number_format, overflow=overflow) if changes else array
+            self.rounded[key] = constant_like(value, rounded, name) if changes else value
         return self.rounded[key]
 
     def scaled(self, value: ir.Value, scaling: Scaling) -> ir.Value:
@@ -124,6 +139,20 @@ class Builder:
             array = dequantized(tensor.numpy(), scaling)
             self.rounded[key] = constant_like(value, array, self.work.names.fresh(value.name, "fp8"))
         return self.rounded[key]
+
+    def _rounded_or_not(self, gate: int, value: ir.Value, number_format: Format) -> ir.Node:
+        """The choice between a value rounded and as it is."""
+        names = self.work.names
+        low = rounding_nodes(value, number_format, names.fresh(value.name, "bordered"), self.work)
+        plain = ir.Node("", "Identity", [value], num_outputs=1)
+        plain.outputs[0].name = names.fresh(value.name, "borderless")
+        plain.outputs[0].type, plain.outputs[0].shape = value.type, value.shape
+        branches = [
+            ir.Graph([], nodes[-1].outputs, nodes=nodes, name=f"{nodes[-1].name}::branch") for nodes in (low, [plain])
+        ]
+        choice = self._choice(gate, *branches)
+        choice.outputs[0].name = names.fresh(value.name, "border")
+        return choice
 
     def _nested(self, gate: int, then: ir.Graph, otherwise: ir.Graph, given: Sequence[ir.Value]) -> ir.Graph:
         """A branch that holds a choice of its own, of two that give the rounded forms of `given`."""

@@ -22,6 +22,7 @@ __all__ = [
     "constant_like",
     "constant_tensor",
     "constant_values",
+    "divided",
     "feed",
     "give_back",
     "prepend",
@@ -31,6 +32,10 @@ __all__ = [
 _RANDOM = frozenset(
     {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 )
+
+_DIVIDED = frozenset(
+    {"If", "Loop", "Scan"}
+)  # the bodies of SequenceMap take elements of sequences, which keep their type
 
 
 class Names:
@@ -71,6 +76,15 @@ def bodies(node: ir.Node) -> list[ir.Graph]:
     return found
 
 
+def divided(graph: ir.Graph) -> Iterator[ir.Node]:
+    """If, Loop and Scan, inside each other too: nodes whose bodies can be of several formats, since Casts may stand in them."""
+    for node in graph:
+        if node.op_type in _DIVIDED and node.domain in {"", "ai.onnx"}:
+            yield node
+            for body in bodies(node):
+                yield from divided(body)
+
+
 def constant_tensor(value: ir.Value) -> ir.TensorProtocol | None:
     """The tensor of an initializer or of a Constant node that holds one; None for anything else."""
     if value.is_initializer():
@@ -93,7 +107,13 @@ def constant_values(model: ir.Model) -> frozenset[ir.Value]:
 
 
 def constant_like(value: ir.Value, array: np.ndarray, name: str) -> ir.Value:
-    """A new constant called `name` with the elements of `array`, of the same kind and in the same graph as `value`."""
+    """A new constant called `name` with the elements of `array`, of the same kind and in the same graph as `value`.
+
+    An initializer for an initializer, else the output of a Constant node; the dtype and shape of `array` are kept.
+
+    Raises:
+        ValueError: `value` belongs to no graph, or is no constant.
+    """
     tensor = ir.tensor(array, name=name)
     graph = value.graph
     if graph is None:

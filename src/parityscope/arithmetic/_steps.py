@@ -77,7 +77,11 @@ def hidden_of(node: ir.Node) -> int | None:
 
 
 def as_scan(node: ir.Node, names: Names, opset: int, terms: int = 0) -> tuple[ir.Node, Cell]:
-    """Puts a Scan where a recurrent operator is, in place; gives it and its body (of which `Cell` tells `terms`)."""
+    """Puts a Scan where a recurrent operator is, in place; gives it and its body (of which `Cell` tells `terms`).
+
+    Raises:
+        ValueError: nothing tells how large the state is.
+    """
     hidden = hidden_of(node)
     if hidden is None:
         raise ValueError(f"the weights of {node.name} are of unknown shape")

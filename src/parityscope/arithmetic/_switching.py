@@ -5,6 +5,9 @@ computes; whatever its inputs need, for what a node only moves. Integers, consta
 is rounded in every assignment need none. Inputs of the model are never stored rounded, so that what reads them rounds
 them itself; a node that moves them, or weights that rounding changes, is gated as well, and decides where no other
 node does.
+
+A node with bodies decides for all that is in them; or, where it is to be divided, about what it takes, carries from one
+iteration to the next and gives (its border), and the nodes inside decide for themselves.
 """
 
 from __future__ import annotations
@@ -13,26 +16,26 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-import numpy as np
 import onnx_ir as ir
 
 from parityscope.arithmetic._graphs import bodies, constant_tensor
 from parityscope.arithmetic.float8 import IN_FP8
-from parityscope.arithmetic.rounding import round_to
+from parityscope.arithmetic.rounding import changed_by
 from parityscope.case.graph import node_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from parityscope.arithmetic.float8 import Scaling
     from parityscope.arithmetic.formats import Format
     from parityscope.arithmetic.primitives import Rewriting
     from parityscope.arithmetic.sites import Plan
 
-__all__ = ["Decision", "Gated", "Switching", "decide", "inner_nodes", "inner_values"]
+__all__ = ["Border", "Decision", "Gated", "Switching", "decide", "inner_nodes", "inner_values"]
 
 _ALWAYS: frozenset[int] = frozenset()
-_SHAPES = frozenset({"Shape", "Size"})  # what they give does not depend on the numbers they read
+# What they give does not depend on how the numbers they read are rounded: NaN stays NaN, and nothing becomes one.
+_UNMOVED = frozenset({"Shape", "Size", "IsNaN"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,27 +68,44 @@ class Gated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Border:
+    """A node with bodies that decides about its border alone: while the gate `low` is open, all of that is rounded.
+
+    `operands` are its inputs (index, format), `given` the outputs of its bodies (body, position, format).
+    """
+
+    node: ir.Node
+    low: int
+    operands: tuple[tuple[int, Format], ...]
+    given: tuple[tuple[int, int, Format], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Switching:
     """The nodes that decide, the gates (positions of the nodes that must all be low), and what stands behind them."""
 
     decisions: tuple[Decision, ...]
     gates: tuple[tuple[int, ...], ...]
     gated: tuple[Gated, ...]
+    borders: tuple[Border, ...] = ()
 
 
 def decide(
-    plan: Plan, settled: frozenset[ir.Value], work: Rewriting, products: Mapping[str, Mapping[int, Scaling]]
+    plan: Plan,
+    settled: frozenset[ir.Value],
+    work: Rewriting,
+    products: Mapping[str, Mapping[int, Scaling]],
+    divided: Collection[ir.Node] = (),
 ) -> Switching:
     """Says of every node of the main graph whether it decides, follows or stands outside.
 
     `plan` is what is rounded when every node is low; `settled` the values that need no rounding of their own. Each of
     `products` (by the name of its node) decides once more, behind all others: whether it takes its operands in FP8.
+    Nodes with bodies among `divided` decide about their border, and the nodes inside for themselves.
     """
-    search = _Search(plan=plan, settled=settled, work=work)
+    search = _Search(plan=plan, settled=settled, work=work, divided=frozenset(divided))
     search.needs.update(dict.fromkeys(value for value in work.model.graph.inputs if value in plan.storage))
-    for index, node in enumerate(node for node in work.model.graph if node.op_type != "Constant"):
-        if any(value.uses() or value.is_graph_output() for value in node.outputs):
-            _examine(node, index, search)
+    _visit(work.model.graph, search)
     for node in work.model.graph:
         if (
             node.name
@@ -93,7 +113,12 @@ def decide(
             and any(value.uses() or value.is_graph_output() for value in node.outputs)
         ):
             _scale(node, products[node.name], search)
-    return Switching(decisions=tuple(search.decisions), gates=tuple(search.gates), gated=tuple(search.gated))
+    return Switching(
+        decisions=tuple(search.decisions),
+        gates=tuple(search.gates),
+        gated=tuple(search.gated),
+        borders=tuple(search.borders),
+    )
 
 
 def inner_nodes(node: ir.Node) -> Iterator[ir.Node]:
@@ -121,11 +146,13 @@ class _Search:
     plan: Plan
     settled: frozenset[ir.Value]
     work: Rewriting
+    divided: frozenset[ir.Node]
     needs: dict[ir.Value, frozenset[int] | None] = field(default_factory=dict)
     decisions: list[Decision] = field(default_factory=list)
     taken: set[str] = field(default_factory=set)
     gates: dict[tuple[int, ...], int] = field(default_factory=dict)
     gated: list[Gated] = field(default_factory=list)
+    borders: list[Border] = field(default_factory=list)
 
     def gate(self, members: frozenset[int]) -> int:
         """The gate that is open when all of `members` are low, made once."""
@@ -140,6 +167,32 @@ class _Search:
         return len(self.decisions) - 1
 
 
+def _visit(graph: ir.Graph, search: _Search) -> None:
+    for index, node in enumerate(node for node in graph if node.op_type != "Constant"):
+        if any(value.uses() or value.is_graph_output() for value in node.outputs):
+            (_enter if node in search.divided else _examine)(node, index, search)
+
+
+def _enter(node: ir.Node, index: int, search: _Search) -> None:
+    """A node with bodies that is divided: it decides about its border, the nodes inside for themselves."""
+    plan, inside = search.plan, bodies(node)
+    operands = _operands(node, plan)
+    given = [
+        (number, position, plan.storage[value])
+        for number, body in enumerate(inside)
+        for position, value in enumerate(body.outputs)
+        if value in plan.storage
+    ]
+    entering = [value for body in inside for value in body.inputs if value in plan.storage]
+    own = frozenset({search.decision(node, index)}) if operands or given or entering else _ALWAYS
+    search.needs.update(dict.fromkeys(entering, own))
+    for body in inside:
+        _visit(body, search)
+    if own:
+        search.borders.append(Border(node=node, low=search.gate(own), operands=tuple(operands), given=tuple(given)))
+    search.needs.update({value: own if _carries(value, plan) else _ALWAYS for value in node.outputs})
+
+
 def _examine(node: ir.Node, index: int, search: _Search) -> None:
     plan = search.plan
     operands, captures = _operands(node, plan), _captures(node, plan)
@@ -150,7 +203,7 @@ def _examine(node: ir.Node, index: int, search: _Search) -> None:
     members = frozenset[int]().union(*(each for each in before if each is not None))
     surely = None not in before and not plan.operands
     decides = bool(results) or bool(plan.operands and operands) or _rounds_inside(node, plan)
-    if node.op_type in _SHAPES or not (decides or None in before or _reads_changed(read, search)):
+    if node.op_type in _UNMOVED or not (decides or None in before or _reads_changed(read, search)):
         moved = members if None not in before else None
         search.needs.update({value: moved if _carries(value, plan) else _ALWAYS for value in node.outputs})
         return
@@ -172,12 +225,12 @@ def _scale(node: ir.Node, scalings: Mapping[int, Scaling], search: _Search) -> N
     decision = Decision(name=f"{node.name}{IN_FP8}", op_type=node.op_type, tensor=str(node.outputs[0].name))
     search.decisions.append(decision)
     gate = search.gate(frozenset({len(search.decisions) - 1}))
-    place = next((at for at, one in enumerate(search.gated) if one.node is node), None)
-    if place is None:
-        alone = Gated(node=node, low=gate, plain=None, operands=(), captures=(), results={}, scaled=scalings)
-        search.gated.append(alone)
-    else:
-        search.gated[place] = replace(search.gated[place], scaled=scalings, eighth=gate)
+    for place, one in enumerate(search.gated):
+        if one.node is node:
+            search.gated[place] = replace(one, scaled=scalings, eighth=gate)
+            return
+    alone = Gated(node=node, low=gate, plain=None, operands=(), captures=(), results={}, scaled=scalings)
+    search.gated.append(alone)
 
 
 def _operands(node: ir.Node, plan: Plan) -> list[tuple[int, Format]]:
@@ -221,11 +274,8 @@ def _reads_changed(read: Mapping[ir.Value | None, Format], search: _Search) -> b
     """Whether rounding changes a constant among `read`."""
     for value, number_format in read.items():
         tensor = constant_tensor(value) if value is not None else None
-        if tensor is not None:
-            exact = tensor.numpy()
-            rounded = round_to(exact, number_format, overflow=search.work.overflow)
-            if not np.array_equal(exact, rounded, equal_nan=True):
-                return True
+        if tensor is not None and changed_by(tensor.numpy(), number_format, overflow=search.work.overflow):
+            return True
     return False
 
 

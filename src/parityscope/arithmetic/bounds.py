@@ -1,6 +1,7 @@
 """A graph whose Clips and Relus take their bounds as inputs, so that each can be lost without a new session.
 
 `loosened(model)` gives the edited graph and its bounds. A bound that is lost is infinite: `feeds(bounds, lost)` gives the inputs.
+`without_bounds(model, lost)` takes some away for good.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from parityscope.arithmetic.element_types import infer_types
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-__all__ = ["Bound", "feeds", "loosened"]
+__all__ = ["Bound", "feeds", "loosened", "without_bounds"]
 
 _BROADCASTS = 8  # the opset
 # Operators that hand on what they read, so that what stands before them is what a fused bound belongs to.
@@ -69,9 +70,23 @@ def loosened(model: ir.Model) -> list[Bound]:
 
 
 def feeds(bounds: Iterable[Bound], lost: Collection[Bound] = ()) -> Mapping[str, np.ndarray]:
-    """The new inputs with these bounds lost."""
+    """The new inputs by name, scalars of the bounds' own dtypes: the bounds, or for those that are `lost` an infinity."""
     infinite = {bound.source: np.inf if bound.upper else -np.inf for bound in lost}
     return {one.source: np.asarray(infinite.get(one.source, one.value), one.dtype) for one in bounds}
+
+
+def without_bounds(model: ir.Model, lost: Collection[Bound]) -> None:
+    """Edits `model`: its Clips and Relus lose these bounds and keep the others."""
+    gone = {(one.tensor, one.upper) for one in lost}
+    for node in model.graph:
+        sides = [upper for upper in (False, True) if (str(node.outputs[0].name), upper) in gone]
+        if node.op_type == "Relu" and sides:
+            node.op_type = "Identity"
+        elif node.op_type == "Clip":
+            for upper in sides:
+                node.attributes.pop("max" if upper else "min", None)
+                if len(node.inputs) > 1 + upper:
+                    node.replace_input_with(1 + upper, None)
 
 
 def _ends(node: ir.Node) -> tuple[float, float] | None:

@@ -6,7 +6,8 @@ becomes float32, and is remembered with the format of its former type, to which 
 
 Inputs and outputs of the model keep their types, through Casts at the border. Operators that are not ONNX's own (and
 not in `element_types.LIKE_FIRST_INPUT`), and BitCast, may exist for their type only: they keep it, between Casts, and
-what they do inside is a Skip. float64 stays float64: it is computed as such. Quantization to float8 is written out as
+what they do inside is a Skip. Large tables that are only gathered from keep it too (`tables`): what is taken out of them
+is made float32. float64 stays float64: it is computed as such. Quantization to float8 is written out as
 divisions, products and Casts, which round as it does (`_quantizers`).
 """
 
@@ -18,6 +19,8 @@ from parityscope.arithmetic._graphs import Names, all_values, constant_tensor, f
 from parityscope.arithmetic._quantizers import written_out
 from parityscope.arithmetic.element_types import LIKE_FIRST_INPUT
 from parityscope.arithmetic.formats import FORMATS, Format
+from parityscope.arithmetic.standard import DOMAINS
+from parityscope.arithmetic.tables import gathering
 from parityscope.records import Skip
 
 __all__ = ["retype"]
@@ -25,7 +28,6 @@ __all__ = ["retype"]
 HALF = {ir.DataType.FLOAT16: FORMATS["f16"], ir.DataType.BFLOAT16: FORMATS["bf16"]}
 # Attributes of ONNX operators whose integer is an element type.
 _TYPE_ATTRIBUTES = ("to", "dtype", "output_datatype", "output_dtype", "stash_type", "precision", "softmax_precision")
-_ONNX_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})
 
 
 def retype(model: ir.Model, names: Names) -> tuple[dict[ir.Value, Format], frozenset[ir.Value], list[Skip]]:
@@ -41,6 +43,10 @@ def retype(model: ir.Model, names: Names) -> tuple[dict[ir.Value, Format], froze
     rounded: dict[ir.Value, Format] = {}
     for node in foreign:
         rounded.update(_fence(node, names, kept))
+    tables = gathering(model, HALF)
+    kept.update(value for node in tables if (value := node.inputs[0]) is not None)
+    for node in tables:
+        rounded.update(_taken_out(node, names, kept))
     rounded.update(_enter(model, names, kept))
     typed = {
         value: HALF[dtype] for value in all_values(model) if value not in kept and (dtype := _half(value)) is not None
@@ -61,7 +67,7 @@ def _half(value: ir.Value | None) -> ir.DataType | None:
 
 
 def _is_foreign(node: ir.Node) -> bool:
-    return (node.domain not in _ONNX_DOMAINS and node.op_type not in LIKE_FIRST_INPUT) or node.op_type == "BitCast"
+    return (node.domain not in DOMAINS and node.op_type not in LIKE_FIRST_INPUT) or node.op_type == "BitCast"
 
 
 def _touches_half(node: ir.Node) -> bool:
@@ -117,6 +123,14 @@ def _fence(node: ir.Node, names: Names, kept: set[ir.Value]) -> dict[ir.Value, F
             graph.insert_before(node, down)
             node.replace_input_with(index, down.outputs[0])
             kept.add(down.outputs[0])
+    return _taken_out(node, names, kept)
+
+
+def _taken_out(node: ir.Node, names: Names, kept: set[ir.Value]) -> dict[ir.Value, Format]:
+    """Casts the outputs of a node that keeps its types up; gives the float32 values that stand for them."""
+    graph = node.graph
+    if graph is None:
+        raise ValueError(f"{node.name} belongs to no graph")
     stand_ins = {}
     for value in node.outputs:
         dtype = _half(value)

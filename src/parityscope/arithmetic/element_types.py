@@ -15,11 +15,12 @@ import onnx
 import onnx_ir as ir
 
 from parityscope.arithmetic._graphs import bodies
+from parityscope.arithmetic.standard import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["LIKE_FIRST_INPUT", "infer_types"]
+__all__ = ["LIKE_FIRST_INPUT", "infer_types", "is_float32"]
 
 # Operators of com.microsoft whose outputs all have the element type of their first input.
 LIKE_FIRST_INPUT = frozenset(
@@ -108,9 +109,9 @@ def _types(node: ir.Node, opsets: dict[str, int]) -> list[ir.DataType | None]:
     if inner := bodies(node):
         skipped = 1 if node.op_type == "Loop" else 0
         return [value.dtype for value in inner[0].outputs[skipped:]]
-    if node.op_type in LIKE_FIRST_INPUT and not _schema(node, opsets):
+    if node.op_type in LIKE_FIRST_INPUT and not schema_of(node, opsets):
         return [_input_type(node, 0)] * len(node.outputs)
-    schema = _schema(node, opsets)
+    schema = schema_of(node, opsets)
     if schema is None:
         return []
     bound = _bound(node, schema)
@@ -180,18 +181,14 @@ def _formals(
     return found + [formals[-1] if variadic else None] * (count - len(found))
 
 
+def is_float32(value: ir.Value) -> bool:
+    """Whether a value is a tensor of float32, as far as its type is known."""
+    return isinstance(value.type, ir.TensorType) and value.dtype == ir.DataType.FLOAT
+
+
 def _input_type(node: ir.Node, index: int) -> ir.DataType | None:
     value = node.inputs[index] if index < len(node.inputs) else None
     return None if value is None or value.type is None else value.dtype
-
-
-def _schema(node: ir.Node, opsets: dict[str, int]) -> onnx.defs.OpSchema | None:
-    domain = "" if node.domain == "ai.onnx" else node.domain
-    version = opsets.get(domain, opsets.get("ai.onnx", 1) if not domain else 1)
-    try:
-        return onnx.defs.get_schema(node.op_type, version, domain)
-    except onnx.defs.SchemaError:
-        return None
 
 
 def _held(node: ir.Node, index: int, dtype: ir.DataType) -> ir.TypeProtocol:

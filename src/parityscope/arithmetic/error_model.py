@@ -18,7 +18,7 @@ expected squared sum k/n [(k-1)/(n-1) s² + (n-k)/(n-1) q] (drawing without repl
 
 A term that is zero adds no error: n counts the others. Equal terms, as in the blank part of a page, make equal errors
 as long as the partial sum stays between two powers of two, and those add up: m of them cost m² s² / 9 (`repeated`).
- Being a second moment, the model needs no confidence level and,
+Being a second moment, the model needs no confidence level and,
 unlike n u Σ|a_k b_k|, is no bound; honest sums in another order lie as often above it as below.
 """
 
@@ -47,17 +47,28 @@ _Numbers = np.ndarray | float
 
 
 def rounding_variance(square: _Numbers, roundoff: float) -> np.ndarray:
-    """Expected squared error of rounding numbers whose squares are `square` to a format of unit roundoff `roundoff`."""
+    """Expected squared error of rounding numbers to a format.
+
+    Args:
+        square: Their squares; float64, any shape.
+        roundoff: The format's unit roundoff u.
+
+    Returns:
+        (0.4247 u)² · `square`, float64 of the same shape.
+    """
     return np.asarray(square, np.float64) * (ROUNDING * roundoff) ** 2
 
 
 def elementwise_variance(square: _Numbers, ulps: float, roundoff: float) -> np.ndarray:
-    """The same for a function that is right to `ulps` units in the last place; 0.5 is correct rounding."""
+    """The same, arguments too, for a function that is right to `ulps` units in the last place; 0.5 is correct rounding."""
     return rounding_variance(square, 2.0 * ulps * roundoff)
 
 
 def input_variance(squares: _Numbers, roundoff: float, rounded: int = 2) -> np.ndarray:
-    """Expected squared error of Σ a_k b_k when `rounded` of its two operands are; `squares` is Σ (a_k b_k)²."""
+    """Expected squared error of Σ a_k b_k when `rounded` of its two operands are: (0.4247 u)² · `rounded` · q.
+
+    `squares` is q = Σ (a_k b_k)², float64, any shape; `roundoff` is u of the format that operands are rounded to.
+    """
     return rounding_variance(squares, roundoff) * rounded
 
 
@@ -75,7 +86,10 @@ def chain(total: _Numbers, squares: _Numbers, terms: _Numbers) -> np.ndarray:
 
 
 def lanes_chain(total: _Numbers, squares: _Numbers, terms: float, lanes: int) -> np.ndarray:
-    """The same for `lanes` accumulators of n / lanes terms each, which are added up one by one at the end."""
+    """The same for `lanes` accumulators of n / lanes terms each, which are added up one by one at the end.
+
+    `total`, `squares` and the result are those of `chain`, float64 of one shape; `terms` is n.
+    """
     if lanes == 1 or terms <= lanes:
         return chain(total, squares, terms)
     total, squares = np.asarray(total, np.float64), np.asarray(squares, np.float64)
@@ -90,6 +104,8 @@ def lanes_chain(total: _Numbers, squares: _Numbers, terms: float, lanes: int) ->
 def repeated(total: _Numbers, terms: _Numbers) -> np.ndarray:
     """What n equal terms add to E Σ S_k², because their errors are equal too: n² s² / 9.
 
+    `total` is s² and `terms` n, float64 of one shape, as for `chain`.
+
     Between 2^j and 2^(j+1) all additions make one error, of variance u² 4^j / 3. With s = f 2^e, n (1 - 1/f) terms lie
     above 2^e and n 2^-i / f between 2^(e-i) and 2^(e-i+1); squaring these numbers, weighting them with the variances
     and averaging over logarithmically spread f gives n² s² u² / (72 ln 2), which is (0.4247 u)² n² s² / 9.
@@ -101,10 +117,20 @@ def repeated(total: _Numbers, terms: _Numbers) -> np.ndarray:
 def accumulation_variance(
     total: _Numbers, squares: _Numbers, terms: _Numbers, roundoff: float, *, fused: bool = True
 ) -> np.ndarray:
-    """Expected squared error of adding up n products one by one, arguments as for `chain`.
+    """Expected squared error of adding up n products one by one: (0.4247 u)² E Σ S_k².
 
     With fused multiply-add (`fused`) only sums are rounded. Without, every product is rounded too, and the first
     addition, to zero, is exact.
+
+    Args:
+        total: As for `chain`.
+        squares: As for `chain`.
+        terms: As for `chain`.
+        roundoff: Unit roundoff u of the accumulator.
+        fused: Whether products enter the sum unrounded.
+
+    Returns:
+        float64 of the shape of `total`.
     """
     sums = chain(total, squares, terms)
     if not fused:

@@ -9,9 +9,13 @@ and BF16 alike, so that the same rounding follows in all of them; a floating-poi
 its ends, of which the upper one is never left and the lower one lies 2^15 below. They stay within 2^-14 and 2^7, where
 FP16 holds both the scale (normal) and 448 times it.
 
-Which products: Conv, Gemm and MatMul whose dimensions that are summed over and that come out are multiples of 16 (cuBLAS
-library, table of FP8 matrix multiplication: 16-byte alignment of every dimension), convolutions without groups
-(TensorRT 10.3 release notes, limitations: no FP8 kernels for group and depthwise convolutions).
+Which products: Conv, Gemm and MatMul whose dimensions that are summed over and that come out are multiples of 16, however
+many rows there are. cuBLAS asks for it of its FP8 kernels (cuBLAS library, `cublasLtMatmul()`: matrix dimensions as under
+"Tensor Core Usage", where the bytes of a row of the transposed first operand, of the second one and of the result are
+multiples of 16), and PyTorch checks just that before it calls them (`_scaled_mm` in aten/src/ATen/native/cuda/Blas.cpp:
+"trailing dimension of mat1" and both of mat2 divisible by 16, the rows of mat1 free). Convolutions have no groups:
+TensorRT has no optimized FP8 kernels for group and depthwise convolutions (release notes of 10.3 to 10.16, limitations).
+For the channels of other convolutions the rule of products is taken over.
 """
 
 from __future__ import annotations

@@ -99,6 +99,8 @@ _TITLES = {
     "bf16": "BF16",
     "f8e4m3": "FP8 E4M3",
     "f8e5m2": "FP8 E5M2",
+    "int8": "INT8",
+    "fp8": "Scaled FP8",
 }
 
 

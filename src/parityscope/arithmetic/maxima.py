@@ -17,6 +17,7 @@ import numpy as np
 import onnx_ir as ir
 
 from parityscope.arithmetic._graphs import feed, give_back
+from parityscope.arithmetic.standard import opset_of
 from parityscope.case.graph import computing, node_name
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ _FLOATS: dict[ir.DataType, np.dtype[Any]] = {
 
 def propagate_nans(model: ir.Model, names: Names) -> None:
     """Edits `model`, whose types are inferred, in place; models of opsets before 9 stay as they are."""
-    if model.opset_imports.get("", model.opset_imports.get("ai.onnx", 1)) < _OPSET:
+    if opset_of(model) < _OPSET:
         return
     losing = [node for node in model.graph.all_nodes() if node.op_type in _LOSES and node.domain in {"", "ai.onnx"}]
     if losing:

@@ -17,7 +17,7 @@ from parityscope.arithmetic._graphs import bodies
 if TYPE_CHECKING:
     from parityscope.arithmetic.sites import Plan
 
-__all__ = ["MOVES", "already_rounded"]
+__all__ = ["LOOPS", "MOVES", "already_rounded", "carried_end"]
 
 MOVES = frozenset(
     {
@@ -67,7 +67,7 @@ _COMPUTES_WITH = {
     "ScatterND": ("reduction",),
 }
 # The first of its body's inputs and of its own inputs that hold data, and the first of the body's outputs.
-_LOOPS = {"Loop": (2, 1), "Scan": (0, 0)}
+LOOPS = {"Loop": (2, 1), "Scan": (0, 0)}
 
 # Integers up to 2^n in magnitude are exact in a format of n bits of precision that reaches so far.
 _INTEGER_BITS = {
@@ -117,12 +117,12 @@ def _copies_rounded(value: ir.Value, node: ir.Node, plan: Plan) -> bool:
 
 def _enters_rounded(value: ir.Value, node: ir.Node, body: ir.Graph, plan: Plan) -> bool:
     """An input of a body: rounded if what is fed to it is, at the start and from one iteration to the next."""
-    if node.op_type not in _LOOPS or len(node.inputs) != len(body.inputs):
+    if node.op_type not in LOOPS or len(node.inputs) != len(body.inputs):
         return False
-    first_input, first_output = _LOOPS[node.op_type]
+    first_input, first_output = LOOPS[node.op_type]
     position = next(index for index, each in enumerate(body.inputs) if each is value)
     feeds = [node.inputs[position]]
-    if first_input <= position < _carried_end(node, body):
+    if first_input <= position < carried_end(node, body):
         feeds.append(body.outputs[position - first_input + first_output])
     return all(each is not None and _same_format(each, value, plan) for each in feeds)
 
@@ -130,15 +130,15 @@ def _enters_rounded(value: ir.Value, node: ir.Node, body: ir.Graph, plan: Plan) 
 def _leaves_rounded(value: ir.Value, node: ir.Node, inner: list[ir.Graph], plan: Plan) -> bool:
     """An output of control flow: rounded if every body gives it rounded, and what comes out after no iteration is."""
     position = next(index for index, each in enumerate(node.outputs) if each is value)
-    first_input, first_output = _LOOPS.get(node.op_type, (0, 0))
+    first_input, first_output = LOOPS.get(node.op_type, (0, 0))
     sources = [body.outputs[position + first_output] for body in inner]
-    if node.op_type in _LOOPS and position + first_input < min(_carried_end(node, inner[0]), len(node.inputs)):
+    if node.op_type in LOOPS and position + first_input < min(carried_end(node, inner[0]), len(node.inputs)):
         start = node.inputs[position + first_input]
         sources.extend([] if start is None else [start])
     return all(_same_format(each, value, plan) for each in sources)
 
 
-def _carried_end(node: ir.Node, body: ir.Graph) -> int:
+def carried_end(node: ir.Node, body: ir.Graph) -> int:
     """Behind the last input of `body` that the iteration before gives."""
     scanned = node.attributes["num_scan_inputs"].as_int() if node.op_type == "Scan" else 0
     return len(body.inputs) - scanned

@@ -22,7 +22,7 @@ import onnx_ir as ir
 
 from parityscope.arithmetic._expressions import Expressions
 from parityscope.arithmetic._graphs import Names, bodies, feed, give_back
-from parityscope.arithmetic.element_types import infer_types
+from parityscope.arithmetic.element_types import infer_types, is_float32
 from parityscope.arithmetic.error_model import ROUNDING
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.opsets import prepared
@@ -65,7 +65,7 @@ def noise_graph(model: ir.Model, tensors: Collection[str]) -> NoiseGraph:
     found = []
     for node in list(copy.graph):
         value = node.outputs[0] if node.outputs else None
-        if value is None or value.name not in tensors or not _is_float32(value):
+        if value is None or value.name not in tensors or not is_float32(value):
             continue
         error = variance(work, node, ROUNDING**2)
         if error is None:
@@ -101,7 +101,7 @@ def disturbed(model: ir.Model, gain: float) -> NoiseGraph:
         if any(value in reached for value in (*node.inputs, *_given_back(node)) if value is not None):
             reached.update(node.outputs)
         value = node.outputs[0] if node.outputs else None
-        if value is None or not _is_float32(value) or (ulps_of(node) is not None and value in reached):
+        if value is None or not is_float32(value) or (ulps_of(node) is not None and value in reached):
             continue
         uses = [use for use in value.uses() if (use[0], use[1]) not in exact]
         if value.uses() and not uses and not value.is_graph_output():
@@ -172,7 +172,3 @@ def _summed(work: Expressions, value: ir.Value, name: str) -> ir.Value:
     result = work.op("ReduceSum", [value], [ir.AttrInt64("keepdims", 0)], name=name)
     result.shape = ir.Shape([])
     return result
-
-
-def _is_float32(value: ir.Value) -> bool:
-    return isinstance(value.type, ir.TensorType) and value.dtype == ir.DataType.FLOAT

@@ -12,12 +12,16 @@ import onnx_ir as ir
 from onnx import shape_inference, version_converter
 from onnx_ir.passes import common
 
+from parityscope.arithmetic.standard import opset_of
 from parityscope.errors import ParityError
 
-__all__ = ["prepared"]
+__all__ = ["BATCHED_SCAN", "OLDEST", "prepared"]
 
 _SMALL = 1024  # bytes; the converter looks into small constants (axes, scales), never into weights. Chosen.
-_BATCHED_SCAN = 8  # the converter passes its Scan on unchanged although opset 9 gave it another meaning
+OLDEST = 7  # the oldest opset that ONNX Runtime runs
+# The first input of its Scan is the lengths of sequences and its data has a batch axis; opset 9 gave it another meaning,
+# and the converter passes it on unchanged.
+BATCHED_SCAN = 8
 _IR_VERSION = 9  # the first that may hold float8 (ONNX 1.14); all runtimes of interest read it
 
 
@@ -32,16 +36,12 @@ def prepared(model: ir.Model, opset: int) -> ir.Model:
     for change in (common.InlinePass(), common.RemoveInitializersFromInputsPass()):
         copy = change(copy).model
     copy = _lifted(copy)
+    copy.ir_version = max(copy.ir_version or 0, _IR_VERSION)  # before IR version 4 weights had to be inputs as well
     if not {"", "ai.onnx"} & set(copy.opset_imports):  # no node of ONNX's own domain, so any opset will do
         copy.opset_imports[""] = opset
-    elif _opset(copy) < opset:
+    elif opset_of(copy) < opset:
         copy = _lifted(_converted(copy, opset))
-    copy.ir_version = max(copy.ir_version or 0, _IR_VERSION)
     return copy
-
-
-def _opset(model: ir.Model) -> int:
-    return model.opset_imports.get("", model.opset_imports.get("ai.onnx", 1))
 
 
 def _lifted(model: ir.Model) -> ir.Model:
@@ -49,7 +49,7 @@ def _lifted(model: ir.Model) -> ir.Model:
 
 
 def _converted(model: ir.Model, opset: int) -> ir.Model:
-    if _opset(model) == _BATCHED_SCAN and any(node.op_type == "Scan" for node in model.graph.all_nodes()):
+    if opset_of(model) == BATCHED_SCAN and any(node.op_type == "Scan" for node in model.graph.all_nodes()):
         raise ParityError(
             "Scan of opset 8 loops over a batch as well, and cannot be converted to the Scan of later opsets",
             fix="export the model again with opset 9 or newer",
@@ -72,10 +72,11 @@ def _converted(model: ir.Model, opset: int) -> ir.Model:
         ValueError,
         TypeError,
         onnx.checker.ValidationError,
+        version_converter.ConvertError,
         shape_inference.InferenceError,
     ) as error:
         raise ParityError(
-            f"opset {_opset(model)} cannot be converted to {opset}, which the simulation needs: {error}",
+            f"opset {opset_of(model)} cannot be converted to {opset}, which the simulation needs: {error}",
             fix=f"export the model again with opset {opset} or newer",
         ) from error
     converted = ir.from_proto(proto)

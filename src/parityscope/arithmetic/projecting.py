@@ -23,7 +23,7 @@ import onnx_ir as ir
 
 from parityscope.arithmetic._branches import Builder
 from parityscope.arithmetic.adjoints import Tape, backward
-from parityscope.arithmetic.adjoints._tape import is_single
+from parityscope.arithmetic.element_types import is_float32
 from parityscope.arithmetic.switchable import arranged
 
 if TYPE_CHECKING:
@@ -85,7 +85,8 @@ def projecting(
     held = arranged(model, precision, keeps_nan=False, products=products)
     graph, names = held.work.model.graph, held.work.names
     nodes = list(graph)
-    outputs = [value for value in graph.outputs if is_single(value) and str(value.name) in shapes]
+    # An output without elements has no error.
+    outputs = [value for value in graph.outputs if is_float32(value) and 0 not in shapes.get(str(value.name), (0,))]
     tape = Tape(model=held.work.model, names=names, shapes=shapes)
     seeds = {value: _seeds(graph, tape, value, passes) for value in outputs}
     decisions = _deciding(held.switching)
@@ -94,7 +95,7 @@ def projecting(
         name: {
             exact: tape.sub(low, exact)
             for exact, low in builder.beside(gated, scaled=scaled).items()
-            if is_single(exact)
+            if is_float32(exact)
         }
         for name, (gated, scaled) in decisions.items()
     }

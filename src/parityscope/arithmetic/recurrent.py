@@ -23,6 +23,7 @@ import onnx_ir as ir
 from parityscope.arithmetic._attributes import integer
 from parityscope.arithmetic._cells import GATES, activations_of
 from parityscope.arithmetic._steps import as_scan, directions_of, hidden_of
+from parityscope.arithmetic.standard import opset_of
 from parityscope.case.graph import computing, node_name
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def take_apart(model: ir.Model, names: Names, *, terms: int = 0, typed: bool = F
     Where `terms` is not 0, products with constant weights are added up so many terms at a time (or the next smaller
     number by which their length can be divided), one block after another.
     """
-    opset = model.opset_imports.get("", model.opset_imports.get("ai.onnx", 1))
+    opset = opset_of(model)
     chosen = [
         node
         for node in model.graph.all_nodes()

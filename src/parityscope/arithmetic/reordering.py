@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from parityscope.arithmetic._attributes import integer
 from parityscope.arithmetic._graphs import Names, constant_like, constant_tensor
 from parityscope.arithmetic.element_types import infer_types
-from parityscope.arithmetic.opsets import prepared
+from parityscope.arithmetic.opsets import OLDEST, prepared
 
 if TYPE_CHECKING:
     import numpy as np
 
 __all__ = ["reordered"]
-
-_OLDEST = 7  # the oldest opset that ONNX Runtime runs
 
 
 def reordered(model: ir.Model, generator: np.random.Generator) -> ir.Model:
@@ -29,7 +28,7 @@ def reordered(model: ir.Model, generator: np.random.Generator) -> ir.Model:
     Raises:
         ParityError: the opset cannot be converted to 7.
     """
-    copy = prepared(model, _OLDEST)
+    copy = prepared(model, OLDEST)
     infer_types(copy)
     names = Names(copy)
     for node in list(copy.graph):
@@ -59,15 +58,11 @@ def _summed_axes(node: ir.Node) -> tuple[int, int] | None:
     if node.domain not in {"", "ai.onnx"} or len(node.inputs) < 2:
         return None
     if node.op_type == "Conv":
-        return (1, 1) if _flag(node, "group", 1) == 1 else None
+        return (1, 1) if integer(node, "group", 1) == 1 else None
     if node.op_type == "Gemm":
-        return (0 if _flag(node, "transA", 0) else 1, 1 if _flag(node, "transB", 0) else 0)
+        return (0 if integer(node, "transA", 0) else 1, 1 if integer(node, "transB", 0) else 0)
     if node.op_type == "MatMul":
         weights = node.inputs[1]
         tensor = None if weights is None else constant_tensor(weights)
         return (-1, -2) if tensor is not None and len(tensor.shape.numpy()) > 1 else None
     return None
-
-
-def _flag(node: ir.Node, name: str, default: int) -> int:
-    return node.attributes[name].as_int() if name in node.attributes else default

@@ -24,7 +24,7 @@ import numpy as np
 if TYPE_CHECKING:
     from parityscope.arithmetic.formats import Format
 
-__all__ = ["Mode", "Overflow", "round_to"]
+__all__ = ["Mode", "Overflow", "changed_by", "round_to"]
 
 Overflow = Literal["infinity", "saturate"]
 Mode = Literal["nearest-even", "nearest-away", "toward-zero", "stochastic"]
@@ -81,6 +81,18 @@ def round_to(
             block, number_format, overflow, mode, generator, subnormals=subnormals
         )
     return rounded.reshape(array.shape)
+
+
+def changed_by(array: np.ndarray, number_format: Format, *, overflow: Overflow = "infinity") -> bool:
+    """Whether `round_to` changes a number of `array` (float32 or float64); NaN is equal to NaN.
+
+    It ends at the first block that has one, and takes no memory beyond a block.
+    """
+    flat = np.ascontiguousarray(array).reshape(-1)
+    blocks = (flat[start : start + _BLOCK] for start in range(0, flat.size, _BLOCK))
+    return any(
+        not np.array_equal(block, round_to(block, number_format, overflow=overflow), equal_nan=True) for block in blocks
+    )
 
 
 def _round_block(

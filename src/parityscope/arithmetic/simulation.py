@@ -25,10 +25,10 @@ from parityscope.arithmetic.fusion.static import with_moved_constants
 from parityscope.arithmetic.inserting import insert
 from parityscope.arithmetic.maxima import propagate_nans
 from parityscope.arithmetic.movement import already_rounded
-from parityscope.arithmetic.opsets import prepared
+from parityscope.arithmetic.opsets import OLDEST, prepared
 from parityscope.arithmetic.primitives import Rewriting
 from parityscope.arithmetic.recurrent import inside, opset_for, registers, take_apart
-from parityscope.arithmetic.sites import not_simulated, uniform
+from parityscope.arithmetic.sites import not_simulated, uniform, untabled
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ __all__ = ["PRECISIONS", "Simulation", "detype", "simulate"]
 # Precisions that can be simulated, with the first opset that has what it needs: Clip with inputs (11), Cast to
 # bfloat16 (13) and to float8 (19).
 PRECISIONS = {"tf32": 11, "f16": 7, "bf16": 13, "f8e4m3": 19, "f8e5m2": 19}
-_OLDEST = 7  # the oldest opset that ONNX Runtime runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +84,9 @@ def simulate(
         overflow: What becomes of weights beyond the format's range: infinity as in IEEE 754, or the largest finite
             number, as TensorRT does. Tensors overflow to infinity as hardware conversions do; in float8 they follow
             this too.
-        bounded: False simulates the rounding of float16 alone and leaves it FP32's range: what the format costs where
-            nothing overflows or underflows. The other formats have FP32's range, or are not simulated so.
+        bounded: False simulates the rounding of float16 alone and leaves it FP32's range, also where the model's own types
+            are float16: what the format costs where nothing overflows or underflows. The other formats have FP32's
+            range, or are not simulated so.
         profile: Which engine's fusion is simulated: a profile or its name, or the `Fusion` that an engine was seen to
             use (`fusion.following.follow`). "none" rounds behind every operator. TF32 rounds at products alone, where
             fusion changes nothing.
@@ -104,8 +104,11 @@ def simulate(
     rounded = number_format if bounded or number_format.name != "f16" else format_named("tf32")
     fusion = _fusion(model, number_format.name, profile)
     if fusion is None or number_format.name == "tf32":
-        return _simulated(model, rounded, overflow, stored=rounded is not number_format, compiled=compiled)
-    return _fused(model, fusion, rounded, {**FORMATS, number_format.name: rounded}, overflow, compiled=compiled)
+        return _simulated(
+            model, rounded, overflow, stored=rounded is not number_format, bounded=bounded, compiled=compiled
+        )
+    formats = {**FORMATS, number_format.name: rounded}
+    return _fused(model, fusion, rounded, formats, overflow, bounded=bounded, compiled=compiled)
 
 
 def detype(model: ir.Model, *, compiled: bool = False) -> Simulation:
@@ -118,7 +121,7 @@ def _fusion(model: ir.Model, precision: str, profile: Profile | Fusion | str) ->
         return profile
     engine = profile_named(profile) if isinstance(profile, str) else profile
     # Engines match the graph as it was exported: a conversion between opsets takes operators apart.
-    return engine.predict(with_moved_constants(prepared(model, _OLDEST)), precision)
+    return engine.predict(with_moved_constants(prepared(model, OLDEST)), precision)
 
 
 def _fused(
@@ -128,6 +131,7 @@ def _fused(
     formats: Mapping[str, Format],
     overflow: Overflow,
     *,
+    bounded: bool,
     compiled: bool,
 ) -> Simulation:
     rounds = fusion.recurrence
@@ -138,7 +142,7 @@ def _fused(
     taken = take_apart(copy, names, terms=rounds.terms) if rounds else ()
     if fusion.keeps_nan:
         propagate_nans(copy, names)
-    typed, settled, kept = retype(copy, names)
+    typed, settled, kept = _retyped(copy, names, bounded=bounded)
     notes = [*kept, *not_simulated(copy, number_format)]
     reduced = {name: each for name, each in formats.items() if name in PRECISIONS}
     held = registers(taken, rounds.stored if rounds else ())
@@ -164,18 +168,21 @@ def _simulated(
     overflow: Overflow,
     *,
     stored: bool = False,
+    bounded: bool = True,
     compiled: bool = False,
 ) -> Simulation:
-    copy = prepared(model, opset_for(model, PRECISIONS[number_format.name] if number_format else _OLDEST))
+    copy = prepared(model, opset_for(model, PRECISIONS[number_format.name] if number_format else OLDEST))
     infer_types(copy)
     names = Names(copy)
     rounds = inside("f16" if number_format is None or stored else number_format.name)
     held = registers(take_apart(copy, names, terms=rounds.terms, typed=number_format is None), rounds.stored)
     propagate_nans(copy, names)
-    typed, settled, kept = retype(copy, names)
+    typed, settled, kept = _retyped(copy, names, bounded=bounded)
     notes = [*kept, *not_simulated(copy, number_format)]
     plan = uniform(copy, number_format, typed, stored=stored, registers=held)
     settled |= already_rounded(copy, plan)
+    if overflow == "infinity":  # what is rounded in a run is not saturated
+        plan, settled = untabled(copy, plan, settled)
     inserted = insert(plan, settled, _rewriting(copy, names, overflow, compiled=compiled))
     return Simulation(
         model=copy,
@@ -185,6 +192,16 @@ def _simulated(
         operands=inserted.operands,
         notes=tuple(notes),
     )
+
+
+def _retyped(
+    copy: ir.Model, names: Names, *, bounded: bool
+) -> tuple[dict[ir.Value, Format], frozenset[ir.Value], list[Skip]]:
+    """What `retype` gives; where the range is to be left aside, float16's is too."""
+    typed, settled, kept = retype(copy, names)
+    if not bounded:
+        typed = {value: format_named("tf32") if held.name == "f16" else held for value, held in typed.items()}
+    return typed, settled, kept
 
 
 def _rewriting(copy: ir.Model, names: Names, overflow: Overflow, *, compiled: bool) -> Rewriting:

@@ -14,15 +14,18 @@ float64 tensors are rounded as float32 ones are: no engine of lower precision ke
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from parityscope.arithmetic._attributes import input_at
 from parityscope.arithmetic._graphs import all_values, bodies, constant_tensor
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.recurrent import is_recurrent, refusal
+from parityscope.arithmetic.standard import opset_of
+from parityscope.arithmetic.tables import gathering
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic.formats import Format
 
-__all__ = ["EXACT_INPUTS", "PRODUCTS", "Plan", "exact_uses", "is_float", "not_simulated", "uniform"]
+__all__ = ["EXACT_INPUTS", "PRODUCTS", "Plan", "exact_uses", "is_float", "not_simulated", "uniform", "untabled"]
 
 # Inputs that steer an operator, by operator: never rounded, and where shape arithmetic may end.
 EXACT_INPUTS: Mapping[str, tuple[int, ...]] = {
@@ -134,7 +137,7 @@ def uniform(
     rounded ("as typed"); TF32 concerns products' inputs only (unless it is `stored`), any other format whatever is stored.
     """
     # A value that is float16 by its own type is that for whoever reads it.
-    exact = frozenset((node, index) for node, index in exact_uses(model) if _input(node, index) not in typed)
+    exact = frozenset((node, index) for node, index in exact_uses(model) if input_at(node, index) not in typed)
     storage = {value: held for value, held in typed.items() if value not in registers}
     operands: dict[tuple[ir.Node, int], Format] = {}
     if number_format is not None and number_format.name == "tf32" and not stored:
@@ -147,6 +150,15 @@ def uniform(
         floats = (value for value in all_values(model) if is_float(value))
         storage.update((value, number_format) for value in floats if value not in typed and value not in registers)
     return Plan(storage=storage, operands=operands, exact=exact)
+
+
+def untabled(model: ir.Model, plan: Plan, settled: frozenset[ir.Value]) -> tuple[Plan, frozenset[ir.Value]]:
+    """The plan and the settled values with large tables (`tables`) read as they are, and what is taken out rounded."""
+    nodes = [
+        node for node in gathering(model, _FLOATS) if node.inputs[0] in plan.storage and plan.reads_rounded(node, 0)
+    ]
+    taken = {node.outputs[0] for node in nodes}
+    return replace(plan, exact=plan.exact | {(node, 0) for node in nodes}), settled - taken
 
 
 def not_simulated(model: ir.Model, number_format: Format | None) -> list[Skip]:
@@ -162,7 +174,7 @@ def not_simulated(model: ir.Model, number_format: Format | None) -> list[Skip]:
             )
         )
     tf32 = number_format == FORMATS["tf32"]
-    opset = model.opset_imports.get("", model.opset_imports.get("ai.onnx", 1))
+    opset = opset_of(model)
     found: dict[tuple[str, str], int] = {}
     for node in model.graph.all_nodes():
         reason = ""
@@ -180,10 +192,6 @@ def not_simulated(model: ir.Model, number_format: Format | None) -> list[Skip]:
         for (op_type, reason), count in found.items()
     )
     return skips
-
-
-def _input(node: ir.Node, index: int) -> ir.Value | None:
-    return node.inputs[index] if index < len(node.inputs) else None
 
 
 def is_float(value: ir.Value) -> bool:

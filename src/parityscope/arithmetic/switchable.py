@@ -28,7 +28,7 @@ import numpy as np
 import onnx_ir as ir
 
 from parityscope.arithmetic._branches import Builder
-from parityscope.arithmetic._graphs import Names
+from parityscope.arithmetic._graphs import Names, divided
 from parityscope.arithmetic._switching import Decision, Switching, decide
 from parityscope.arithmetic.detyping import retype
 from parityscope.arithmetic.element_types import infer_types
@@ -38,9 +38,10 @@ from parityscope.arithmetic.maxima import propagate_nans
 from parityscope.arithmetic.movement import already_rounded
 from parityscope.arithmetic.opsets import prepared
 from parityscope.arithmetic.primitives import Rewriting
-from parityscope.arithmetic.recurrent import inside, registers, take_apart
+from parityscope.arithmetic.recurrent import inside as rounds_inside
+from parityscope.arithmetic.recurrent import registers, take_apart
 from parityscope.arithmetic.simulation import PRECISIONS
-from parityscope.arithmetic.sites import Plan, not_simulated, uniform
+from parityscope.arithmetic.sites import Plan, not_simulated, uniform, untabled
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -112,18 +113,23 @@ def switchable(
     compiled: bool = False,
     products: Mapping[str, Scalings] = _NO_PRODUCTS,
     full: str = "f32",
+    inside: bool = False,
 ) -> Switchable:
     """The switchable graph of `model`; arguments and what is converted as for `simulate`.
 
-    A node with bodies (If, Loop, Scan) is switched as a whole. Each of `products` (the name of a node, and the scales of
-    its operands) can take its operands in FP8 E4M3 whatever it stores: that is a node of its own, called `<name> in FP8`.
-    With them the precision may be "f32": then nothing else is switched. Products that are not low round what they read to
-    TF32 where `full` says so ("tf32").
+    A node with bodies (If, Loop, Scan) is switched as a whole; or, `inside`, nodes in bodies are switched by their own names
+    (which have to be unique in the whole model), and the node around them is about what it takes, carries and gives.
+
+    Each of `products` (the name of a node, and the scales of its operands) can take its operands in FP8 E4M3 whatever it
+    stores: that is a node of its own, called `<name> in FP8`. With them the precision may be "f32": then nothing else is
+    switched. Products that are not low round what they read to TF32 where `full` says so ("tf32").
 
     Raises:
         ParityError: the format cannot be simulated, or the opset cannot be converted up.
     """
-    held = arranged(model, precision, overflow=overflow, bounded=bounded, compiled=compiled, products=products)
+    held = arranged(
+        model, precision, overflow=overflow, bounded=bounded, compiled=compiled, products=products, inside=inside
+    )
     switching = held.switching
     _build(held, format_named(full) if full != "f32" else None)
     return Switchable(
@@ -157,6 +163,7 @@ def arranged(
     keeps_nan: bool = True,
     compiled: bool = False,
     products: Mapping[str, Scalings] = _NO_PRODUCTS,
+    inside: bool = False,
 ) -> Arranged:
     """The copy that `switchable` rewrites; arguments as there. `keeps_nan` rewrites maxima so that they hand NaN on.
 
@@ -177,7 +184,8 @@ def arranged(
     wanted = None if number_format.name == "f32" else number_format
     infer_types(copy)
     names = Names(copy)
-    rounds = inside(name)
+    parted = tuple(divided(copy.graph)) if inside else ()  # a recurrent operator becomes a Scan that is none of these
+    rounds = rounds_inside(name)
     held = registers(take_apart(copy, names, terms=rounds.terms), rounds.stored)
     if keeps_nan:
         propagate_nans(copy, names)
@@ -186,6 +194,8 @@ def arranged(
     notes = (*kept, *not_simulated(copy, wanted))
     plan = uniform(copy, wanted, typed, stored=stored, registers=held)
     settled |= already_rounded(copy, plan)
+    if overflow == "infinity":  # what is rounded in a run is not saturated
+        plan, settled = untabled(copy, plan, settled)
     work = Rewriting(model=copy, names=names, overflow=overflow, compiled=compiled)
     # What the model itself types in a lower format is rounded in every assignment.
     insert(Plan(storage=typed, operands={}, exact=plan.exact), settled, work)
@@ -194,7 +204,7 @@ def arranged(
         operands=plan.operands,
         exact=plan.exact,
     )
-    switching = decide(plan, settled, work, products)
+    switching = decide(plan, settled, work, products, parted)
     return Arranged(work=work, precision=name, plan=plan, settled=settled, switching=switching, notes=notes)
 
 
@@ -220,4 +230,6 @@ def _build(parts: Arranged, full: Format | None) -> None:
     builder = Builder(plan=parts.plan, settled=parts.settled, work=work, flags=split.outputs, full=full)
     for gated in switching.gated:
         builder.switch(gated)
+    for border in switching.borders:
+        builder.enclose(border)
     graph.insert_before(first if first.graph is graph else graph[0], split)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from parityscope.arithmetic._attributes import text
 from parityscope.arithmetic.movement import MOVES
 
 if TYPE_CHECKING:
@@ -36,9 +37,12 @@ SUMS = frozenset(
         "Einsum",
         "Gemm",
         "GlobalAveragePool",
+        "GroupNormalization",
+        "InstanceNormalization",
         "LayerNormalization",
         "LogSoftmax",
         "MatMul",
+        "RMSNormalization",
         "ReduceL1",
         "ReduceL2",
         "ReduceMean",
@@ -54,6 +58,8 @@ ULPS: Mapping[str, float] = {
     "Sin": 4.0, "Sinh": 4.0, "Softplus": 6.0, "Softsign": 1.0, "Tan": 5.0, "Tanh": 5.0, "ReduceLogSum": 3.0,
     "ReduceLogSumExp": 6.0, "Resize": 2.0, "Upsample": 2.0, "GridSample": 2.0,
 }  # fmt: skip
+# Two axes, each of four terms whose signs alternate and whose weights are polynomials of a coordinate.
+_CUBIC = 8.0
 _CORRECT = 0.5
 _WELL_KNOWN = frozenset({0.5, 1.0, 2.0})
 
@@ -64,13 +70,15 @@ def ulps_of(node: ir.Node) -> float | None:
         return None
     if node.op_type in {"Resize", "Upsample"} and _mode(node) == "nearest":
         return None
+    if node.op_type in {"Resize", "GridSample"} and _mode(node) in {"cubic", "bicubic"}:
+        return _CUBIC
     if node.op_type == "Pow" and _is_root_or_square(node):
         return _CORRECT
     return ULPS.get(node.op_type, _CORRECT)
 
 
 def _mode(node: ir.Node) -> str:
-    return node.attributes["mode"].as_string() if "mode" in node.attributes else "nearest"
+    return text(node, "mode", "nearest")
 
 
 def _is_root_or_square(node: ir.Node) -> bool:

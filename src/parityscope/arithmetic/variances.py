@@ -8,7 +8,7 @@ scale that the caller gives. With n terms in a sum and q the sum of their square
 * ReduceMean, AveragePool, GlobalAveragePool, with m the mean of the squares:  y² ((n + 1) / 3 + 1) + m (n + 1) / (6 n)
 * ReduceSumSquare, ReduceL1 (sums of positive terms):  y² (n + 1) / 3;  ReduceL2 (half the relative error, one
   rounding more):  y² ((n + 1) / 12 + 1)
-* LayerNormalization, BatchNormalization, Softmax and LogSoftmax: `_normalizations`
+* normalizations, Softmax and LogSoftmax: `_normalizations`
 * everything elementwise:  (2 B)² y² for a function that is right to B units in the last place (`ulps`)
 """
 
@@ -20,7 +20,14 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from parityscope.arithmetic._attributes import integer, integers, required, text
-from parityscope.arithmetic._normalizations import batch_normalization, layer_normalization, softmax
+from parityscope.arithmetic._normalizations import (
+    batch_normalization,
+    group_normalization,
+    instance_normalization,
+    layer_normalization,
+    rms_normalization,
+    softmax,
+)
 from parityscope.arithmetic.ulps import EXACT, ulps_of
 
 if TYPE_CHECKING:
@@ -189,6 +196,8 @@ _RULES: Mapping[str, Rule] = {
     "Einsum": _einsum,
     "Gemm": _gemm,
     "GlobalAveragePool": _mean,
+    "GroupNormalization": group_normalization,
+    "InstanceNormalization": instance_normalization,
     "LayerNormalization": layer_normalization,
     "LogSoftmax": softmax,
     "MatMul": _matmul,
@@ -197,5 +206,6 @@ _RULES: Mapping[str, Rule] = {
     "ReduceMean": _mean,
     "ReduceSum": _reduce_sum,
     "ReduceSumSquare": _positive_sum,
+    "RMSNormalization": rms_normalization,
     "Softmax": softmax,
 }

@@ -1,9 +1,9 @@
-"""The magnitudes of what the bodies of control flow compute, handed out of them.
+"""The magnitudes and sizes of what the bodies of control flow compute, handed out of them.
 
 In: a graph with If, Loop or Scan. Out: a copy whose outputs are, for each float tensor that a node inside a body gives,
-two numbers: the largest finite magnitude and the smallest that is not zero, over all iterations of all bodies around it;
-(0, infinity) where the body did not run, or nothing in it was so. A branch of an If gives them as outputs, with
-constants in the other branch; a Loop or Scan stacks them, and they are reduced behind it.
+four numbers: the largest finite magnitude, the smallest that is not zero, how many elements there were, and the longest last
+dimension, over all iterations of all bodies around it; (0, infinity, 0, 0) where the body did not run. A branch of an If
+gives them as outputs, with constants in the other branch; a Loop or Scan stacks them, and they are reduced behind it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ if TYPE_CHECKING:
 __all__ = ["Watched", "Watching", "watching"]
 
 _OPSET = 13
-_NOTHING = np.array([0.0, np.inf], np.float32)
+_NOTHING = np.array([0.0, np.inf, 0.0, 0.0], np.float32)
+_OVER_ITERATIONS = ("Max", "Min", "Sum", "Max")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Watched:
-    """A tensor inside the bodies of the main graph's node called `node`; its two numbers are the output `output`."""
+    """A tensor inside the bodies of the main graph's node called `node`; its four numbers are the output `output`."""
 
     node: str
     value: ir.Value
@@ -111,7 +112,7 @@ class _Work:
         return found
 
     def _numbers(self, body: ir.Graph, value: ir.Value) -> ir.Value:
-        """(largest finite magnitude, smallest that is not zero) of a tensor: float32, (2,)."""
+        """(largest finite magnitude, smallest that is not zero, elements, last dimension) of a tensor: float32, (4,)."""
         single = value
         if value.dtype != ir.DataType.FLOAT:
             single = self._add(body, "Cast", [value], [ir.AttrInt64("to", int(ir.DataType.FLOAT))])
@@ -131,7 +132,19 @@ class _Work:
                 ("Min", self._add(body, "Where", [lost, infinity, known]), infinity),
             )
         ]
-        return self._add(body, "Concat", ends, [ir.AttrInt64("axis", 0)])
+        return self._add(body, "Concat", [*ends, *self._sizes(body, value)], [ir.AttrInt64("axis", 0)])
+
+    def _sizes(self, body: ir.Graph, value: ir.Value) -> list[ir.Value]:
+        """The number of elements of a tensor, and its last dimension (1 of a number): each float32, (1,)."""
+        whole = ir.DataType.INT64
+        one, last = self._const("one", np.array([1])), self._const("last", np.array([-1]))
+        dims = self._add(body, "Shape", [value], dtype=whole)
+        dims = self._add(body, "Concat", [one, dims], [ir.AttrInt64("axis", 0)], dtype=whole)
+        held = [
+            self._add(body, "ReduceProd", [dims], [ir.AttrInt64("keepdims", 1)], dtype=whole),
+            self._add(body, "Gather", [dims, last], dtype=whole),
+        ]
+        return [self._add(body, "Cast", [each], [ir.AttrInt64("to", int(ir.DataType.FLOAT))]) for each in held]
 
     def _branches(self, node: ir.Node, parts: Sequence[Sequence[ir.Value]]) -> list[ir.Value]:
         nothing = self._const("nothing", _NOTHING)
@@ -154,19 +167,15 @@ class _Work:
         return [self._reduced(graph, stacked) for stacked in self._grow(node, len(values))]
 
     def _reduced(self, graph: ir.Graph, stacked: ir.Value) -> ir.Value:
-        """The numbers over all iterations, of which there may be none: (iterations, 2) to (2,)."""
-        row = self._const("row", _NOTHING.reshape(1, 2))
+        """The numbers over all iterations, of which there may be none: (iterations, 4) to (4,)."""
+        row = self._const("row", _NOTHING.reshape(1, -1))
         rows = self._add(graph, "Concat", [row, stacked], [ir.AttrInt64("axis", 0)])
-        columns = [
-            self._add(graph, "Gather", [rows, self._const(f"column{at}", np.array([at]))], [ir.AttrInt64("axis", 1)])
-            for at in (0, 1)
-        ]
-        ends = [
-            self._add(
-                graph, f"Reduce{name}", [self._add(graph, "Reshape", [column, self._const("flat", np.array([-1]))])]
-            )
-            for name, column in zip(("Max", "Min"), columns, strict=True)
-        ]
+        flat = self._const("flat", np.array([-1]))
+        ends = []
+        for at, name in enumerate(_OVER_ITERATIONS):
+            column = [rows, self._const(f"column{at}", np.array([at]))]
+            numbers = self._add(graph, "Gather", column, [ir.AttrInt64("axis", 1)])
+            ends.append(self._add(graph, f"Reduce{name}", [self._add(graph, "Reshape", [numbers, flat])]))
         return self._add(graph, "Concat", ends, [ir.AttrInt64("axis", 0)])
 
     def _grow(self, node: ir.Node, count: int) -> list[ir.Value]:

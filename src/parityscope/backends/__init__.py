@@ -1,8 +1,8 @@
 """(Case, Target) -> Trace: one file per runtime, behind one contract; the only code that runs models.
 
 A backend is a value of plain functions. `open` gives a session that runs one sample at a time; everything that all
-backends share (parsing targets, choosing chunks, spilling to disk, child processes, timing) lives in
-`backends/_recording.py` and is written once.
+backends share is written once: parsing targets (`targets`), child processes (`opening`), choosing chunks (`sizing`),
+spilling to disk and timing (`recording`).
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ if TYPE_CHECKING:
     from parityscope.case import Model, Sample
     from parityscope.records import ExecutedGraph, Skip, Target
 
-__all__ = ["Backend", "Capture", "Probe", "Session", "backend", "backends"]
+__all__ = ["Backend", "Capture", "Probe", "Session", "backend", "backends", "probed"]
 
 
 # ONNX Runtime 1.31 writes a session file for its telemetry when it is imported. What is examined here is nobody else's business;
 # whoever wants it sets the variable to 0.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
+
+_PACKAGES = {"ort": "onnxruntime", "sim": "onnxruntime", "triton": "tritonclient", "trt": "tensorrt"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,3 +110,20 @@ def backend(name: str) -> Backend:
     if found is None:
         raise ParityError(f"there is no backend {name!r}", fix=f"use one of: {', '.join(sorted(backends()))}")
     return found
+
+
+def probed(found: Backend) -> Probe:
+    """What `found` says of itself; a package that is there and broken is a problem too, and no traceback.
+
+    One that was taken away in part is imported as an empty module: two builds of ONNX Runtime share a folder, and whoever removes
+    one of them leaves such a rest. One whose libraries do not fit raises whatever it likes.
+    """
+    try:
+        return found.probe()
+    except (ImportError, OSError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        words = " ".join(str(error).split()) or type(error).__name__
+        package = _PACKAGES.get(found.name, found.name)
+        return Probe(
+            problem=f"{package} is installed and broken: {words}",
+            fix=f"install it again: pip install --force-reinstall {package}",
+        )

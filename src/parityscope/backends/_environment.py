@@ -22,7 +22,9 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["CPU_FEATURES", "cpu_facts", "loaded_libraries", "machine_facts", "recorded_facts"]
+__all__ = ["CPU_FEATURES", "ENVIRONMENT_FILE", "cpu_facts", "loaded_libraries", "machine_facts", "recorded_facts"]
+
+ENVIRONMENT_FILE = "environment.json"  # what a recording says of the machine it was made on, beside its tensors
 
 # CPU features that decide in which precision, and with how many roundings, a CPU runtime computes.
 CPU_FEATURES = (

@@ -6,14 +6,16 @@ Asked of libcuda.so.1 itself, by the functions of the driver API (cuda.h), so no
 from __future__ import annotations
 
 import ctypes
+import os
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Driver", "Gpu", "find_driver"]
+__all__ = ["Driver", "Gpu", "find_driver", "none_because"]
 
 # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR in cuda.h.
 _CAPABILITY_ATTRIBUTES = (75, 76)
 _NAME_BYTES = 256
+_NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +47,23 @@ def find_driver() -> Driver:
     # 12040 is CUDA 12.4.
     cuda = f"{number.value // 1000}.{number.value % 1000 // 10}"
     count = ctypes.c_int(0)
-    if library.cuInit(0) != 0 or library.cuDeviceGetCount(ctypes.byref(count)) != 0 or count.value == 0:
-        return Driver(cuda=cuda, problem="there is no NVIDIA GPU")
+    status = library.cuInit(0) or library.cuDeviceGetCount(ctypes.byref(count))
+    if status or count.value == 0:
+        words = ctypes.c_char_p()
+        if library.cuGetErrorString(status, ctypes.byref(words)) != 0:
+            words = ctypes.c_char_p(f"error {status}".encode())
+        told = (words.value or b"").decode(errors="replace")
+        return Driver(cuda=cuda, problem=none_because(status, told, os.environ.get("CUDA_VISIBLE_DEVICES")))
     return Driver(cuda=cuda, gpus=tuple(_gpu(library, place) for place in range(count.value)))
+
+
+def none_because(status: int, told: str, visible: str | None) -> str:
+    """Why there is no GPU: the driver's status and its words for it, and the variable that hides GPUs (None: not set)."""
+    if visible is not None and status in {0, _NO_DEVICE}:
+        return f"no NVIDIA GPU is visible: CUDA_VISIBLE_DEVICES is {visible!r}"
+    if status in {0, _NO_DEVICE}:
+        return "there is no NVIDIA GPU"
+    return f"the NVIDIA driver cannot be used: {told} (CUDA error {status})"
 
 
 def _gpu(library: Any, place: int) -> Gpu:

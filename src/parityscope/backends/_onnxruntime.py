@@ -1,8 +1,7 @@
 """One ONNX Runtime session as a plain function: what `ort`, `sim`, the replay and the injection all run on.
 
 In: a model as a file (run as it stands) or as an `onnx_ir` graph (derived from one), and the values to give back.
-Out: `run(arrays by input name) -> arrays by value name`, with bfloat16 and float8 as ml_dtypes arrays.
-Results are views of the runtime's own memory (no copy); the memory is freed when the last array is dropped.
+Out: `run(arrays by input name) -> arrays by value name`, as `_ort_running` says.
 
 External weights of a derived graph are read from beside the original file through the session option
 `session.model_external_initializers_file_folder_path` (ONNX Runtime's own, documented in its C API header
@@ -13,29 +12,27 @@ itself (a simulation's rounded ones) go into its bytes, or, where that would be 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import os
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from parityscope.arithmetic.domain import DOMAIN
 from parityscope.backends import _operators
 from parityscope.backends._libraries import libraries
+from parityscope.backends._ort_running import started, to_runtime
 from parityscope.errors import ParityError
-from parityscope.trace import numpy_dtype
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    import numpy as np
     import onnx_ir as ir
 
-    Run = Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
+    from parityscope.backends._ort_running import Run
 
-__all__ = ["OPTIMIZATION_LEVELS", "open_bytes", "open_path", "open_session"]
+__all__ = ["OPTIMIZATION_LEVELS", "SILENT", "open_bytes", "open_path", "open_session"]
 
 OPTIMIZATION_LEVELS = {
     "disabled": "ORT_DISABLE_ALL",
@@ -44,15 +41,7 @@ OPTIMIZATION_LEVELS = {
     "all": "ORT_ENABLE_ALL",
 }
 
-# ONNX Runtime's names of element types that numpy lacks: (ml_dtypes name, TensorProto.DataType).
-_ML_TYPES = {
-    "tensor(bfloat16)": ("bfloat16", 16),
-    "tensor(float8e4m3fn)": ("float8_e4m3fn", 17),
-    "tensor(float8e4m3fnuz)": ("float8_e4m3fnuz", 18),
-    "tensor(float8e5m2)": ("float8_e5m2", 19),
-    "tensor(float8e5m2fnuz)": ("float8_e5m2fnuz", 20),
-}
-_SILENT = 4  # ONNX Runtime's logging severity "fatal": what it calls an error is raised too, and told once
+SILENT = 4  # ONNX Runtime's logging severity "fatal": what it calls an error is raised too, and told once
 _PROTOBUF_LIMIT = (1 << 31) - 1  # bytes; the wire format's own limit on one message
 _INLINE_LIMIT = 1 << 29  # bytes, chosen: serializing holds the weights inside a graph three times, 1.5 GiB at this size
 _DETACHED_SIZE = 1 << 20  # bytes, chosen: smaller weights stay inside
@@ -84,7 +73,7 @@ def open_session(
     """
     import onnx_ir as ir
 
-    from parityscope.case.graph import mark_outputs
+    from parityscope.case.deriving import mark_outputs
 
     if outputs is not None:
         mark_outputs(model, outputs)
@@ -138,10 +127,10 @@ def open_bytes(
         options.register_custom_ops_library(own)
     if folder is not None:
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
-    kept = {name: _to_runtime(array, "") for name, array in weights.items()}
+    kept = {name: to_runtime(array, "") for name, array in weights.items()}
     if kept:
         options.add_external_initializers(list(kept), list(kept.values()))
-    return _session(data, options, providers, tuple(outputs), kept, bound)
+    return started(data, options, providers, tuple(outputs), kept, bound)
 
 
 def open_path(
@@ -158,7 +147,7 @@ def open_path(
     """A session of the file itself, undisturbed, that gives back its declared outputs `outputs`; as for `open_bytes`."""
     options = _options(optimization, threads, custom_ops)
     options.use_deterministic_compute = deterministic
-    return _session(str(path), options, providers, tuple(outputs), bound=bound)
+    return started(str(path), options, providers, tuple(outputs), bound=bound)
 
 
 def _options(optimization: str, threads: int, custom_ops: str) -> Any:
@@ -166,7 +155,7 @@ def _options(optimization: str, threads: int, custom_ops: str) -> Any:
 
     options = ort.SessionOptions()
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, OPTIMIZATION_LEVELS[optimization])
-    options.log_severity_level = _SILENT
+    options.log_severity_level = SILENT
     _share_arena()
     options.add_session_config_entry("session.use_env_allocators", "1")
     # Threads that wait busily for more work take the cores from the next session: with two sessions in turn on two cores, a
@@ -242,104 +231,3 @@ def _share_arena() -> None:
     # No limit, growth by powers of two (fewer and larger regions can be joined again), the runtime's own chunk sizes.
     growth = {"max_mem": 0, "arena_extend_strategy": 0, "initial_chunk_size_bytes": -1, "max_dead_bytes_per_chunk": -1}
     ort.create_and_register_allocator(memory, ort.OrtArenaCfg(growth))
-
-
-def _session(
-    source: str | bytes,
-    options: Any,
-    providers: Sequence[Any],
-    outputs: tuple[str, ...],
-    kept: Mapping[str, Any] = MappingProxyType({}),
-    bound: str = "",
-) -> Run:
-    """The session as a function that keeps `kept` alive: weights that the runtime may read where they lie."""
-    import onnxruntime as ort
-
-    with _refusal("ONNX Runtime cannot load the model", source if isinstance(source, str) else ""):
-        session = ort.InferenceSession(source, options, providers=list(providers))
-    declared = {value.name: value.type for value in session.get_inputs()}
-    alive = (session, kept)
-
-    def run(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        if "tensor(string)" in (declared.get(name) for name in arrays):  # which no OrtValue can be made of
-            texts = {
-                name: np.asarray(array, object) if declared[name] == "tensor(string)" else array
-                for name, array in arrays.items()
-                if name in declared
-            }
-            with _refusal("ONNX Runtime failed while running the model", ""):
-                return dict(zip(outputs, alive[0].run(list(outputs), texts), strict=True))
-        feeds = {name: _to_runtime(array, declared[name]) for name, array in arrays.items() if name in declared}
-        with _refusal("ONNX Runtime failed while running the model", ""):
-            values = (
-                _run_bound(alive[0], outputs, feeds, bound)
-                if bound
-                else alive[0].run_with_ort_values(list(outputs), feeds)
-            )
-        return {name: _from_runtime(value) for name, value in zip(outputs, values, strict=True)}
-
-    return run
-
-
-def _run_bound(session: Any, outputs: Sequence[str], feeds: Mapping[str, Any], device: str) -> list[Any]:
-    """One run with inputs and outputs on `device` ("cuda:0"), as a program that keeps its tensors there does it."""
-    kind, _, number = device.partition(":")
-    binding = session.io_binding()
-    for name, value in feeds.items():
-        binding.bind_ortvalue_input(name, value)
-    # Elements of types that numpy lacks are read where they lie, which must be the host's memory.
-    here = {value.name for value in session.get_outputs() if value.type in _ML_TYPES}
-    for name in outputs:
-        binding.bind_output(name, *(("cpu", 0) if name in here else (kind, int(number))))
-    session.run_with_iobinding(binding)
-    binding.synchronize_outputs()
-    found: list[Any] = list(binding.get_outputs())
-    return found
-
-
-@contextlib.contextmanager
-def _refusal(problem: str, where: str) -> Iterator[None]:
-    """Turns what ONNX Runtime raises (its own exception types, all direct children of Exception) into one error."""
-    try:
-        yield
-    except (MemoryError, KeyboardInterrupt, ParityError):
-        raise
-    except Exception as error:
-        message = " ".join(str(error).split())
-        raise ParityError(f"{problem}: {message[:600]}", where=where, fix=_advice(message)) from error
-
-
-def _advice(message: str) -> str:
-    lowered = message.lower()
-    if "not a registered function/op" in lowered or "no schema registered" in lowered:
-        return "register the operator: ort?custom_ops=/path/to/library.so, or cut the model before it"
-    if "not_implemented" in lowered or "could not find an implementation" in lowered:
-        return "this build of ONNX Runtime lacks the operator for this type; try a newer one, or another reference"
-    if "external data" in lowered:
-        return "put the external data file back beside the model"
-    if "opset" in lowered or "ir version" in lowered or "ir_version" in lowered:
-        return "upgrade onnxruntime, or convert the model to an opset that it knows (onnx.version_converter)"
-    return "check that plain ONNX Runtime runs this model on this input"
-
-
-def _to_runtime(array: np.ndarray, declared: str) -> Any:
-    import onnxruntime as ort
-
-    array = np.asarray(array, order="C")  # not ascontiguousarray, which makes scalars 1-D
-    if declared in _ML_TYPES:
-        bits = array.view(np.uint16 if array.dtype.itemsize == 2 else np.uint8)
-        return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, _ML_TYPES[declared][1])
-    return ort.OrtValue.ortvalue_from_numpy(array)
-
-
-def _from_runtime(value: Any) -> np.ndarray:
-    kind = value.data_type()
-    if kind in _ML_TYPES:
-        dtype = numpy_dtype(_ML_TYPES[kind][0])
-        shape = tuple(value.shape())
-        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        return np.frombuffer(ctypes.string_at(value._ortvalue.data_ptr(), nbytes), dtype).reshape(shape)  # noqa: SLF001 - the only way to these bytes
-    if not kind.startswith("tensor("):
-        raise ParityError(f"a value of kind {kind} is not a tensor", fix="cut the model before it")
-    array: np.ndarray = value.numpy()
-    return array

@@ -11,6 +11,7 @@ normalization that is written in single operators is an output too.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import signal
@@ -78,9 +79,12 @@ class _Helper:
         own = cls.process
         if own.stdin is None or own.stdout is None:
             raise ValueError("the helper has no pipes")
-        own.stdin.write(json.dumps(job) + "\n")
-        own.stdin.flush()
-        line = own.stdout.readline()
+        try:
+            own.stdin.write(json.dumps(job) + "\n")
+            own.stdin.flush()
+            line = own.stdout.readline()
+        except BrokenPipeError:  # the helper itself is gone, which must not look like a reader of our output who is
+            line = ""
         return int(line) if line else -int(signal.SIGKILL)
 
     @staticmethod
@@ -101,7 +105,8 @@ class _Helper:
         if cls.process is not None:
             for pipe in (cls.process.stdin, cls.process.stdout):
                 if pipe is not None:
-                    pipe.close()
+                    with contextlib.suppress(BrokenPipeError):  # what is left to write, to a helper that is gone
+                        pipe.close()
             cls.process.wait()
             cls.process = None
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.backends._libraries import libraries
-from parityscope.backends._onnxruntime import OPTIMIZATION_LEVELS
+from parityscope.backends._onnxruntime import OPTIMIZATION_LEVELS, SILENT
 from parityscope.case.graph import region, sites
 from parityscope.case.model import read_graph
 from parityscope.errors import ParityError
@@ -48,7 +48,6 @@ _PASSIVE = frozenset(
 _BLOCKED = "com.microsoft.nchwc"
 _BLOCKED_SUFFIX = "_nchwc"
 _BACK = "ReorderOutput"
-_SILENT = 4  # ONNX Runtime's logging severity "fatal"; it warns that a saved model fits this machine alone
 
 
 def executed_by_onnxruntime(
@@ -67,7 +66,7 @@ def executed_by_onnxruntime(
 
     options = ort.SessionOptions()
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, OPTIMIZATION_LEVELS[optimization])
-    options.log_severity_level = _SILENT
+    options.log_severity_level = SILENT  # it warns that a saved model fits this machine alone
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     for library in libraries(custom_ops):
         options.register_custom_ops_library(library)

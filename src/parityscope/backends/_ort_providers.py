@@ -12,26 +12,28 @@ it was at hand.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parityscope.errors import ParityError
+from parityscope.installed import TF32_OVERRIDE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from parityscope.records import Target
 
-__all__ = ["ON_TENSORRT", "Providers", "one_of", "providers_of"]
+__all__ = ["ON_TENSORRT", "Providers", "check_loaded", "one_of", "providers_of", "unloadable"]
 
 ON_TENSORRT = "tensorrt"
 _CUDA = "CUDAExecutionProvider"
 _TENSORRT = "TensorrtExecutionProvider"
 _SEARCHES = {"exhaustive": "EXHAUSTIVE", "heuristic": "HEURISTIC", "default": "DEFAULT"}
 _FLAGS = {"f16": "trt_fp16_enable", "bf16": "trt_bf16_enable"}
-_OVERRIDE = "NVIDIA_TF32_OVERRIDE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +93,41 @@ def one_of(target: Target, name: str, allowed: tuple[str, ...], default: str) ->
     return value
 
 
+def check_loaded(asked: Sequence[Any], has: Sequence[str]) -> None:
+    """Checks that a session has the providers that it was asked for.
+
+    One whose libraries are missing (cuDNN or CUDA of another version) is left out with a line in the log, and the session runs on
+    the CPU: a comparison of the GPU that never used it.
+
+    Raises:
+        ParityError: one is missing.
+    """
+    missing = [name for name in (one if isinstance(one, str) else one[0] for one in asked) if name not in has]
+    if missing:
+        why = unloadable(missing[0])
+        raise ParityError(
+            f"ONNX Runtime could not load {missing[0]} and would run on {', '.join(has)} instead{f': {why}' if why else ''}",
+            fix="install the CUDA and cuDNN that this onnxruntime-gpu was built for (parityscope doctor), or put them on "
+            "LD_LIBRARY_PATH",
+        )
+
+
+def unloadable(provider: str) -> str:
+    """The library that a provider needs and the loader does not find, in its own words; empty where nothing is missing."""
+    import onnxruntime as ort
+
+    stem = {_CUDA: "cuda", _TENSORRT: "tensorrt"}.get(provider, "")
+    library = Path(ort.__file__).parent / "capi" / f"libonnxruntime_providers_{stem}.so"
+    if not stem or not library.is_file():
+        return ""
+    try:
+        ctypes.CDLL(str(library))
+    except OSError as error:
+        # Symbols of ONNX Runtime itself are there when it loads the library, and are not now.
+        return str(error) if "cannot open shared object file" in str(error) else ""
+    return ""
+
+
 def _check_there(name: str, available: Sequence[str]) -> None:
     if name in available:
         return
@@ -103,11 +140,11 @@ def _check_there(name: str, available: Sequence[str]) -> None:
 
 def _check_tf32_of_tensorrt(tf32: str) -> None:
     """TF32 must be what the target says, also where the provider has no switch for it."""
-    overridden = os.environ.get(_OVERRIDE) == "0"
+    overridden = os.environ.get(TF32_OVERRIDE) == "0"
     if tf32 == "off" and not overridden:
         raise ParityError(
             "the TensorRT provider has no switch for TF32, and TensorRT's default is on",
-            fix=f"write tf32=on, or set {_OVERRIDE}=0 before starting",
+            fix=f"write tf32=on, or set {TF32_OVERRIDE}=0 before starting",
         )
     if tf32 == "on" and overridden:
-        raise ParityError(f"{_OVERRIDE}=0 switches TF32 off", fix=f"unset {_OVERRIDE}, or write tf32=off")
+        raise ParityError(f"{TF32_OVERRIDE}=0 switches TF32 off", fix=f"unset {TF32_OVERRIDE}, or write tf32=off")

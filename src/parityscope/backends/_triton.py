@@ -2,7 +2,8 @@
 
 The KServe V2 protocol has the same requests over both. The clients differ in how they are told of a time limit (HTTP: once for
 the connection; gRPC: with each request), in what they take for an input, and in their metadata (gRPC: a protobuf message,
-given as JSON, where 64-bit integers are text and empty lists are left out).
+given as JSON, where 64-bit integers are text and empty lists are left out). The HTTP client is made of greenlets, which work in
+the thread alone that made them, and a study opens its sides in one thread and runs them in others: it has a thread of its own.
 
 Source: the client's own documentation, and Triton's "HTTP/REST and GRPC Protocol".
 """
@@ -10,8 +11,9 @@ Source: the client's own documentation, and Triton's "HTTP/REST and GRPC Protoco
 from __future__ import annotations
 
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from parityscope.errors import ParityError
 
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     import numpy as np
 
 __all__ = ["PROTOCOLS", "Client", "connected"]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 PROTOCOLS: Mapping[str, str] = {"http": "localhost:8000", "grpc": "localhost:8001"}
 """The protocols, and where a server listens for each when nothing else is said."""
@@ -35,8 +40,8 @@ class Client:
         server: Its metadata.
         model: The metadata of a model and a version of it ("": the server's choice).
         ready: Whether that model answers requests.
-        infer: From model, version, inputs (name, type in the protocol's words, array) and the names of outputs to the outputs;
-            None where the answer lacks one.
+        infer: From model, version, inputs (name, type in the protocol's words, array) and the names of outputs to the outputs,
+            None where the answer lacks one, and the version of the model that answered ("": it does not say).
     """
 
     alive: Callable[[], bool]
@@ -45,7 +50,7 @@ class Client:
     ready: Callable[[str, str], bool]
     infer: Callable[
         [str, str, Sequence[tuple[str, str, np.ndarray]], Sequence[str]],
-        Mapping[str, np.ndarray | None],
+        tuple[Mapping[str, np.ndarray | None], str],
     ]
 
 
@@ -64,7 +69,7 @@ def _over_http(url: str, wait: float) -> Iterator[Client]:
 
     def infer(
         name: str, version: str, inputs: Sequence[tuple[str, str, np.ndarray]], outputs: Sequence[str]
-    ) -> Mapping[str, np.ndarray | None]:
+    ) -> tuple[Mapping[str, np.ndarray | None], str]:
         given = [
             InferInput(one, list(array.shape), kind).set_data_from_numpy(array, binary_data=True)
             for one, kind, array in inputs
@@ -72,16 +77,24 @@ def _over_http(url: str, wait: float) -> Iterator[Client]:
         # In binary, so that nothing is lost in text.
         wanted = [InferRequestedOutput(one, binary_data=True) for one in outputs]
         answer = client.infer(name, given, model_version=version, outputs=wanted)
-        return {one: answer.as_numpy(one) for one in outputs}
+        return {one: answer.as_numpy(one) for one in outputs}, str(answer.get_response().get("model_version", ""))
 
-    with contextlib.closing(InferenceServerClient(url, connection_timeout=wait, network_timeout=wait)) as client:
-        yield Client(
-            alive=client.is_server_live,
-            server=client.get_server_metadata,
-            model=client.get_model_metadata,
-            ready=client.is_model_ready,
-            infer=infer,
-        )
+    with ThreadPoolExecutor(1, thread_name_prefix="triton") as thread:
+        client = thread.submit(InferenceServerClient, url, connection_timeout=wait, network_timeout=wait).result()
+
+        def there(call: Callable[_P, _T]) -> Callable[_P, _T]:
+            return lambda *args, **named: thread.submit(call, *args, **named).result()
+
+        try:
+            yield Client(
+                alive=there(client.is_server_live),
+                server=there(client.get_server_metadata),
+                model=there(client.get_model_metadata),
+                ready=there(client.is_model_ready),
+                infer=there(infer),
+            )
+        finally:
+            there(client.close)()
 
 
 @contextlib.contextmanager
@@ -90,11 +103,11 @@ def _over_grpc(url: str, wait: float) -> Iterator[Client]:
 
     def infer(
         name: str, version: str, inputs: Sequence[tuple[str, str, np.ndarray]], outputs: Sequence[str]
-    ) -> Mapping[str, np.ndarray | None]:
+    ) -> tuple[Mapping[str, np.ndarray | None], str]:
         given = [InferInput(one, list(array.shape), kind).set_data_from_numpy(array) for one, kind, array in inputs]
         wanted = [InferRequestedOutput(one) for one in outputs]
         answer = client.infer(name, given, model_version=version, outputs=wanted, client_timeout=wait)
-        return {one: answer.as_numpy(one) for one in outputs}
+        return {one: answer.as_numpy(one) for one in outputs}, str(answer.get_response().model_version)
 
     with contextlib.closing(InferenceServerClient(url)) as client:
         yield Client(

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Capture
-from parityscope.backends.recording import open_target
+from parityscope.backends.opening import open_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.backends import Backend, Capture, Probe, Session
-from parityscope.backends._environment import recorded_facts
+from parityscope.backends._environment import ENVIRONMENT_FILE, recorded_facts
 from parityscope.backends._marking import marked_copy
 from parityscope.backends._ort_providers import one_of
 from parityscope.backends._process import run_program
@@ -45,7 +45,6 @@ __all__ = ["BACKEND", "exchange"]
 
 STEM = "000000"
 _DEFAULT_TIMEOUT_S = 600.0  # chosen: a sample that takes longer is taken for a hang; timeout= changes it
-_ENVIRONMENT = "environment.json"
 _LEVELS = ("as deployed", "disabled")
 _LONGEST_S = 1e6  # chosen: 11 days; the kernel's timers take no infinity
 
@@ -65,8 +64,11 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     if not words:
         raise ParityError("command needs the program to run", fix="write command?run=./infer.sh")
     if shutil.which(words[0]) is None:
+        there = Path(words[0]).is_file()
         raise ParityError(
-            f"there is no program {words[0]!r}", where=target.option("run"), fix="give its path, and make it executable"
+            f"{words[0]!r} is not executable" if there else f"there is no program {words[0]!r}",
+            where=target.option("run"),
+            fix=f"chmod +x {shlex.quote(words[0])}" if there else "give its path, and make it executable",
         )
     timeout = seconds(target.option("timeout"), _DEFAULT_TIMEOUT_S)
     level = one_of(target, "optimization", _LEVELS, _LEVELS[0])
@@ -85,8 +87,8 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
         )
 
 
-def seconds(text: str, default: float) -> float:
-    """The number of seconds that an option gives ("60", "60s", "1.5"); `default` when it is empty."""
+def seconds(text: str, default: float, option: str = "timeout") -> float:
+    """The number of seconds that `option` gives ("60", "60s", "1.5"); `default` when it is empty."""
     if not text:
         return default
     try:
@@ -94,7 +96,8 @@ def seconds(text: str, default: float) -> float:
     except ValueError:
         value = -1.0
     if not 0 < value <= _LONGEST_S:
-        raise ParityError(f"timeout={text!r} is not a number of seconds up to {_LONGEST_S:g}", fix="write timeout=60")
+        problem = f"{option}={text!r} is not a number of seconds above 0 and up to {_LONGEST_S:,.0f}"
+        raise ParityError(problem, fix=f"write {option}=60")
     return value
 
 
@@ -121,7 +124,7 @@ def exchange(
         manifest = {**_manifest(model, sample), **asked}
         (source / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
         run_program([*words, str(source), str(sink)], timeout=timeout, doing=f"sample {sample.name}")
-        if (told := sink / _ENVIRONMENT).is_file():
+        if (told := sink / ENVIRONMENT_FILE).is_file():
             environment.update(recorded_facts(told))
         return _read(sink, words[0], {value.name: value.dtype for value in model.outputs})
 

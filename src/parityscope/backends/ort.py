@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from parityscope.backends import Backend, Capture, Probe, Session
 from parityscope.backends._libraries import libraries
 from parityscope.backends._onnxruntime import OPTIMIZATION_LEVELS, open_bytes, open_path
-from parityscope.backends._ort_providers import ON_TENSORRT, one_of, providers_of
+from parityscope.backends._ort_providers import ON_TENSORRT, one_of, providers_of, unloadable
 from parityscope.case.extending import with_outputs
 from parityscope.errors import ParityError
 from parityscope.records import Skip
@@ -52,7 +52,10 @@ def _probe() -> Probe:
         import onnxruntime as ort
     except ImportError as error:
         return Probe(problem=f"onnxruntime cannot be imported: {error}", fix="pip install onnxruntime")
-    return Probe(version=ort.__version__, facts={"providers": ", ".join(ort.get_available_providers())})
+    providers = ort.get_available_providers()
+    # What is listed was built in; whether its libraries are here is another question.
+    broken = {f"{name} cannot be loaded": why for name in providers if (why := unloadable(name))}
+    return Probe(version=ort.__version__, facts={"providers": ", ".join(providers), **broken})
 
 
 @contextlib.contextmanager

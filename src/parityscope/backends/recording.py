@@ -9,7 +9,6 @@ change results, and a difference is a fact about the deployment.
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import time
 from collections.abc import Callable
@@ -18,77 +17,37 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.backends import Capture, Session, backend
-from parityscope.backends._child import open_in_child
+from parityscope.backends import Capture
 from parityscope.backends._parts import Kept, Plan, next_part, ordered, size_of
-from parityscope.backends.command import seconds
+from parityscope.backends.opening import model_of, open_target, shapes_for
 from parityscope.backends.resuming import ledger_of
-from parityscope.backends.sizing import plan_chunks, tensor_shapes, tensor_sizes
-from parityscope.backends.targets import check_target, format_target
-from parityscope.case.model import load_model
+from parityscope.backends.sizing import tensor_sizes
+from parityscope.backends.targets import format_target
 from parityscope.errors import ParityError
-from parityscope.records import Skip, Target
+from parityscope.records import Skip
 from parityscope.trace import Trace, write_safetensors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from parityscope.case import Inputs, Model
+    from parityscope.records import Target
     from parityscope.trace import StoredTensor
 
 __all__ = [
     "Progress",
     "Request",
-    "model_of",
     "observable",
-    "open_target",
-    "plan_chunks",
     "record",
-    "shapes_for",
     "silent",
-    "tensor_shapes",
 ]
 
 Progress = Callable[[str, int, int], None]  # (what is done, step, steps)
 
-_ISOLATED_TIMEOUT_S = 600.0  # chosen, as for `command`
-
 
 def silent(what: str, step: int, steps: int) -> None:
     """The progress that nobody watches."""
-
-
-def model_of(model: Model, target: Target) -> Model:
-    """The model that `target` runs: its own (`model=PATH`) or the reference's."""
-    path = target.option("model")
-    return load_model(path) if path else model
-
-
-@contextlib.contextmanager
-def open_target(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
-    """A session of `target`, in a child process if the target asks for one (`isolate=on`, `timeout=SECONDS`).
-
-    Raises:
-        ParityError: the backend is unknown or unusable here, an option is, or the runtime refuses the model.
-    """
-    runtime = backend(target.backend)
-    check_target(target, runtime)
-    if problem := (probe := runtime.probe()).problem:
-        raise ParityError(problem, where=format_target(target), fix=probe.fix)
-    if capture.tensors and not runtime.observes:
-        raise ParityError(f"{runtime.name} shows no intermediate tensors", fix="compare its outputs only")
-    own = model_of(model, target)
-    timeout = target.option("timeout")
-    isolate = target.option("isolate") or ("on" if timeout or runtime.isolated else "off")
-    if runtime.name == "command" or (isolate == "off" and not timeout):
-        with runtime.open(own, target, capture) as session:
-            yield session
-        return
-    left = tuple((key, value) for key, value in target.options if key not in {"timeout", "isolate", "model"})
-    inner = Target(backend=target.backend, precision=target.precision, options=left)
-    with open_in_child(own, inner, capture, seconds(timeout, _ISOLATED_TIMEOUT_S)) as session:
-        yield session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,25 +185,6 @@ def _record_chunk(
             executed=session.executed,
             tensors=found,
         )
-
-
-def shapes_for(model: Model, target: Target, inputs: Inputs) -> tuple[Mapping[str, tuple[int, ...]], ...]:
-    """The shapes that all samples have, each once, for a runtime that builds for them; nothing for others.
-
-    All and not those of one recording, because an engine is to be the same in each of them. Where the model leaves no size
-    open the first sample says all.
-    """
-    if not backend(target.backend).builds_for_shapes:
-        return ()
-    own = model_of(model, target)
-    dynamic = any(value.shape is None or not all(isinstance(dim, int) for dim in value.shape) for value in own.inputs)
-    found = {}
-    for sample in inputs:
-        shapes = {name: array.shape for name, array in sample.arrays.items()}
-        found[tuple(sorted(shapes.items()))] = shapes
-        if not dynamic:
-            break
-    return tuple(found.values())
 
 
 def _distance(plain: Trace, captured: Trace) -> float:

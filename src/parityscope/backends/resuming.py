@@ -22,6 +22,7 @@ from parityscope.backends.targets import format_target
 from parityscope.errors import ParityError
 from parityscope.records import ExecutedGraph, ExecutedLayer, Skip
 from parityscope.trace import StoredTensor, Trace, read_safetensors
+from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,10 +74,7 @@ class Ledger:
             "seconds": trace.seconds,
             "executed": asdict(trace.executed) if trace.executed else None,
         }
-        path = self._note(label, number)
-        unfinished = path.with_name(f"{path.name}.part")
-        unfinished.write_text(json.dumps(note), encoding="utf-8")
-        unfinished.replace(path)
+        write_whole(self._note(label, number), json.dumps(note))
 
     def _note(self, label: str, number: int) -> Path:
         return self.folder / f"{label}-{number:03d}.json"

@@ -27,15 +27,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.backends import Backend, Capture, Probe, Session
-from parityscope.backends._environment import recorded_facts
+from parityscope.backends._environment import ENVIRONMENT_FILE, recorded_facts
 from parityscope.backends._matching import matching
 from parityscope.case.conformance import settled
 from parityscope.case.formats import UNREADABLE, Stored, retyped, unreadable
+from parityscope.case.formats.exported import open_exported
 from parityscope.case.formats.folder import survey
 from parityscope.case.formats.npz import open_npz
 from parityscope.case.formats.polygraphy import open_outputs
 from parityscope.case.formats.safetensors_file import open_safetensors
-from parityscope.case.formats.trtexec import Expected, open_exported, open_raw
+from parityscope.case.formats.trtexec import Expected, open_raw
 from parityscope.errors import ParityError
 from parityscope.records import Skip
 
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BACKEND"]
 
-_ENVIRONMENT = "environment.json"
 _PEEK = 4096  # bytes of a JSON file that tell its kind: trtexec's first key is "name"
 
 
@@ -98,7 +98,7 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
 
 def _environment(path: str, file: str) -> dict[str, str]:
     """What was recorded of the place: the file given, or environment.json in the recording's folder."""
-    beside = Path(path) / _ENVIRONMENT
+    beside = Path(path) / ENVIRONMENT_FILE
     if file:
         return recorded_facts(Path(file))
     return recorded_facts(beside) if beside.is_file() else {}
@@ -130,7 +130,9 @@ def _stored(model: Model, target: Target) -> tuple[Stored, tuple[str, ...]]:
         case "safetensors":
             stored = open_safetensors(files, origin)
         case "raw" if found:
-            stored = open_raw(path, Expected(values=settled(model.outputs), kind="output", shapes=shapes))
+            inside = frozenset(_inside(model))
+            expected = Expected(values=settled(model.outputs), kind="output", shapes=shapes, inside=inside)
+            stored = open_raw(path, expected)
         case "json" if not found and _is_exported(path):
             stored = open_exported(path, model.outputs)
         case "json":

@@ -9,6 +9,7 @@ nothing low equals the plain model bit for bit, and one with everything low the 
 
 from __future__ import annotations
 
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic.float8 import Scalings
     from parityscope.arithmetic.rounding import Overflow
+    from parityscope.backends._ort_running import Run
     from parityscope.case import Sample
 
 __all__ = ["Switchboard"]
@@ -44,6 +46,7 @@ class Switchboard:
         folder: Where external data of the model lies.
         products: As for `switchable`.
         full: As for `switchable`.
+        inside: As for `switchable`.
 
     Raises:
         ParityError: the format cannot be simulated, or the runtime refuses the graph.
@@ -61,6 +64,7 @@ class Switchboard:
         folder: Path | None = None,
         products: Mapping[str, Scalings] = MappingProxyType({}),
         full: str = "f32",
+        inside: bool = False,
     ) -> None:
         self.graph: Switchable = switchable(
             model,
@@ -70,8 +74,14 @@ class Switchboard:
             compiled=bool(library()),
             products=products,
             full=full,
+            inside=inside,
         )
-        self._run = open_session(self.graph.model, threads=threads, optimization=optimization, folder=folder)
+        self._open = partial(open_session, self.graph.model, threads=threads, optimization=optimization, folder=folder)
+        self._run: Run | None = self._open()
+
+    def close(self) -> None:
+        """Gives back the memory of the session, which the next run opens again."""
+        self._run = None
 
     def run(self, sample: Sample, low: Collection[str] | np.ndarray) -> dict[str, np.ndarray]:
         """The outputs on one sample with the nodes of `low` in the format.
@@ -84,4 +94,6 @@ class Switchboard:
             ParityError: a name is not of a node that can be switched, or the runtime fails.
         """
         assignment = low if isinstance(low, np.ndarray) else self.graph.assignment(low)
+        if self._run is None:
+            self._run = self._open()
         return self._run({**sample.arrays, FLAGS: self.graph.flags(assignment)})

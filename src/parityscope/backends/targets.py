@@ -11,7 +11,10 @@ from parityscope.records import Target
 if TYPE_CHECKING:
     from parityscope.backends import Backend
 
-__all__ = ["COMMON_OPTIONS", "check_target", "format_target", "parse_target"]
+__all__ = ["COMMON_OPTIONS", "MODELLESS", "RECORDED", "check_target", "format_target", "parse_target"]
+
+RECORDED = "saved"  # the backend that runs nothing and answers only for what it has
+MODELLESS = frozenset({RECORDED, "command"})  # never read the model's file themselves
 
 # Options that every backend takes; `open_target` acts on them.
 COMMON_OPTIONS = {

@@ -20,12 +20,14 @@ Any server that speaks the KServe V2 protocol will do. Source: Triton's document
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from parityscope.backends import Backend, Capture, Probe, Session
 from parityscope.backends._triton import PROTOCOLS, connected
+from parityscope.backends._triton_checks import TYPES, check_model, check_version, typed
 from parityscope.backends.command import seconds
 from parityscope.errors import ParityError
 
@@ -34,33 +36,15 @@ if TYPE_CHECKING:
 
     from parityscope.backends._triton import Client
     from parityscope.case import Model, Sample
-    from parityscope.records import Target, ValueInfo
+    from parityscope.records import Target
 
 __all__ = ["BACKEND"]
 
 _DEFAULT_WAIT_S = 60.0  # chosen: an answer that takes longer is taken for a server that hangs; wait= changes it
 _EXCEEDED = "StatusCode.DEADLINE_EXCEEDED"  # gRPC's name of a time limit
+_OTHER_PROTOCOL = ("Expected HTTP/", "Failed parsing HTTP/2")  # a gRPC port asked over HTTP, and the other way round
+_BROKEN_OFF = ("connection closed", "Socket closed", "Connection reset", "End of TCP stream")  # by either client
 _MESSAGE = 400  # characters of a server's message that are shown
-
-# The protocol's names of types; those that it lacks cannot be served.
-_TYPES = {
-    "bool": "BOOL",
-    "uint8": "UINT8",
-    "uint16": "UINT16",
-    "uint32": "UINT32",
-    "uint64": "UINT64",
-    "int8": "INT8",
-    "int16": "INT16",
-    "int32": "INT32",
-    "int64": "INT64",
-    "float16": "FP16",
-    "float32": "FP32",
-    "float64": "FP64",
-    "bfloat16": "BF16",
-    "str": "BYTES",
-}
-_HALVES = {"FP16", "BF16"}
-_FLOATS = {"float32", "float64"}
 
 
 def _probe() -> Probe:
@@ -79,25 +63,29 @@ def _probe() -> Probe:
 def _open(model: Model, target: Target, _capture: Capture) -> Iterator[Session]:
     protocol = target.option("protocol", "http")
     url, name, version = _address(target, protocol), target.option("name"), target.option("version")
-    wait = seconds(target.option("wait"), _DEFAULT_WAIT_S)
+    wait = seconds(target.option("wait"), _DEFAULT_WAIT_S, "wait")
     where = f"{url}, model {name}"
     with contextlib.ExitStack() as stack:
         with _told("reaching it", where, wait, protocol):
             client = stack.enter_context(connected(protocol, url, wait))
         server, described = _ask(client, name, version, where, wait, protocol)
-        _check(model, described, where)
+        check_model(model, described, where)
         served = {one["name"]: one["datatype"] for one in described.get("outputs", ())}
         wanted = [value.name for value in model.outputs]
 
+        answered: list[str] = []
+
         def run(sample: Sample) -> Mapping[str, np.ndarray]:
             given = [
-                (value.name, _TYPES[value.dtype], np.asarray(sample.arrays[value.name], order="C"))
+                (value.name, TYPES[value.dtype], np.asarray(sample.arrays[value.name], order="C"))
                 for value in model.inputs
             ]
             with _told(f"answering sample {sample.name}", where, wait, protocol):
-                arrays = client.infer(name, version, given, wanted)
+                arrays, by = client.infer(name, version, given, wanted)
+            check_version(by, version or (answered[0] if answered else ""), sample.name, where)
+            answered.append(by)
             return {
-                value.name: _typed(array, served[value.name], value.dtype)
+                value.name: typed(value.name, array, served[value.name], value.dtype, where)
                 for value in model.outputs
                 if (array := arrays[value.name]) is not None
             }
@@ -118,6 +106,11 @@ def _address(target: Target, protocol: str) -> str:
     url = target.option("url", PROTOCOLS.get(protocol, ""))
     if "://" in url:
         raise ParityError(f"url={url!r} has a scheme", fix="write HOST:PORT, for example url=localhost:8000")
+    if protocol in PROTOCOLS and not re.fullmatch(r"[^\s/]+:\d{1,5}", url):
+        port = PROTOCOLS[protocol].partition(":")[2]
+        raise ParityError(
+            f"url={url!r} is not HOST:PORT", fix=f"write url={url.partition(':')[0] or 'localhost'}:{port}"
+        )
     return url
 
 
@@ -152,58 +145,6 @@ def _ask(
     return server, described
 
 
-def _check(model: Model, described: Mapping[str, Any], where: str) -> None:
-    """Whether the server's model is this one, as far as its metadata tells."""
-    inputs = {one["name"]: one for one in described.get("inputs", ())}
-    outputs = {one["name"]: one for one in described.get("outputs", ())}
-    missing = [value.name for value in model.inputs if value.name not in inputs]
-    extra = sorted(set(inputs) - {value.name for value in model.inputs})
-    unserved = [value.name for value in model.outputs if value.name not in outputs]
-    if missing or extra or unserved:
-        parts = [
-            f"it has no input {', '.join(missing)}" if missing else "",
-            f"it also takes {', '.join(extra)}" if extra else "",
-            f"it gives no output {', '.join(unserved)}" if unserved else "",
-        ]
-        raise ParityError(
-            f"the server's model is not this one: {'; '.join(part for part in parts if part)}",
-            where=where,
-            fix=f"it takes {', '.join(inputs)} and gives {', '.join(outputs)}: give the model that is served, or rename there",
-        )
-    for value in model.inputs:
-        _check_one("input", value, inputs[value.name], where, halves=False)
-    for value in model.outputs:
-        _check_one("output", value, outputs[value.name], where, halves=True)
-
-
-def _check_one(kind: str, value: ValueInfo, served: Mapping[str, Any], where: str, *, halves: bool) -> None:
-    """One tensor's type and shape; an output may be a half where a float is declared."""
-    wanted, has = _TYPES.get(value.dtype, value.dtype), str(served["datatype"])
-    narrowed = halves and has in _HALVES and value.dtype in _FLOATS
-    if has != wanted and not narrowed:
-        raise ParityError(
-            f"{kind} {value.name} is {has} in the server and {wanted} in the model",
-            where=where,
-            fix="serve the model with the same types, or compare with the model that is served",
-        )
-    shape = [int(size) for size in served.get("shape", ())]
-    if value.shape is None:
-        return
-    fits = len(shape) == len(value.shape) and all(
-        size < 0 or not isinstance(dim, int) or dim == size for dim, size in zip(value.shape, shape, strict=True)
-    )
-    if not fits:
-        raise ParityError(
-            f"{kind} {value.name} has shape {shape} in the server and {list(value.shape)} in the model",
-            where=where,
-            fix="in config.pbtxt, max_batch_size adds a dimension in front: set it to 0, or leave the batch out of dims",
-        )
-
-
-def _typed(array: np.ndarray, served: str, declared: str) -> np.ndarray:
-    return array.astype(declared) if served in _HALVES and declared in _FLOATS else array
-
-
 @contextlib.contextmanager
 def _told(doing: str, where: str, wait: float, protocol: str) -> Iterator[None]:
     """Turns whatever the client raises (its own, the socket's, the HTTP library's, gRPC's status) into one error."""
@@ -214,8 +155,15 @@ def _told(doing: str, where: str, wait: float, protocol: str) -> Iterator[None]:
     except Exception as error:
         kind = type(error).__name__
         words = " ".join(str(error).split())[:_MESSAGE] or kind
-        absent = isinstance(error, ConnectionRefusedError | ConnectionResetError) or "gaierror" in kind
-        if absent or "StatusCode.UNAVAILABLE" in words:
+        foreign = next((said for said in _OTHER_PROTOCOL if said in words), "")
+        absent = isinstance(error, ConnectionRefusedError) or "gaierror" in kind
+        if foreign:
+            other = next(one for one in PROTOCOLS if one != protocol)
+            problem = f"what answers there does not speak {protocol}"
+            fix = f"write protocol={other}, or give the port for {protocol}"
+        elif isinstance(error, ConnectionResetError) or any(said in words for said in _BROKEN_OFF):
+            problem, fix = f"the server broke off when {doing}: {words}", "look into its log: it may have crashed"
+        elif absent or "StatusCode.UNAVAILABLE" in words:
             port = PROTOCOLS[protocol].partition(":")[2]
             problem, fix = f"no server answers: {words}", f"start it, or give its port for {protocol}: url=HOST:{port}"
         elif isinstance(error, TimeoutError) or "timed out" in words or "Timeout" in kind or _EXCEEDED in words:

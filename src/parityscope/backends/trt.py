@@ -148,7 +148,7 @@ def _check_loads(content: bytes, package: Package, options: Options, where: str)
     """Lets TensorRT read the engine, which tells most faults of it even without a GPU."""
     from parityscope.backends._tensorrt.loading import load_engine
 
-    load_engine(content, package, options.plugins, where=where)
+    load_engine(content, package, options.plugins, where=where, carries_code=options.version_compatible)
 
 
 BACKEND = Backend(
@@ -167,7 +167,7 @@ BACKEND = Backend(
         "constraints": "obey (default with layers=) or prefer (up to 10)",
         "timing_cache": "a file of measured kernels, read and written",
         "plugins": "libraries with plugins: a.so,b.so",
-        "version_compatible": "on: an engine that newer versions of the same major run",
+        "version_compatible": "on: an engine that newer versions run; with engine=, that one may bring its own runtime",
         "hardware": "ampere_plus or same_cc: an engine for other GPUs too",
         "capability": "8.9,12.0: the GPUs to build for (TensorRT-RTX)",
         "build_route": "the compiler's knobs (11.1 and newer), as trtexec --setBuildRoute takes them",

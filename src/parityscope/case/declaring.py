@@ -17,8 +17,30 @@ if TYPE_CHECKING:
 
     import onnx
 
-__all__ = ["DTYPE_NAMES", "declared_value", "external_files", "message_sites", "node_count", "read_message", "scope_of"]
+__all__ = [
+    "DTYPE_NAMES",
+    "bodies_of",
+    "declared_value",
+    "external_files",
+    "message_sites",
+    "node_count",
+    "read_message",
+    "scope_of",
+]
 
+# What gives no tensor; ZipMap is of ONNX's domain for classical models.
+_MAKERS = frozenset(
+    {
+        "Optional",
+        "SequenceConstruct",
+        "SequenceEmpty",
+        "SequenceErase",
+        "SequenceInsert",
+        "SequenceMap",
+        "SplitToSequence",
+        "ZipMap",
+    }
+)
 # ONNX writes element types in capitals of its own; numpy and ml_dtypes call them so.
 DTYPE_NAMES = {
     "BFLOAT16": "bfloat16",
@@ -54,7 +76,9 @@ def read_message(path: Path) -> onnx.ModelProto:
         ) from error
     if not model.graph.node and not model.graph.output:
         raise ParityError(
-            f"{path.name} holds no graph", where=str(path), fix="export the model again: the file is empty or truncated"
+            f"{path.name} holds no graph",
+            where=str(path),
+            fix="give an .onnx file; if it is one, export it again: it is empty or truncated",
         )
     return model
 
@@ -91,11 +115,7 @@ def message_sites(graph: onnx.GraphProto) -> dict[str, Site] | None:
     """
     if not _in_order(graph):
         return None
-    others = {
-        value.name
-        for value in (*graph.value_info, *graph.output)
-        if value.type.WhichOneof("value") in {"sequence_type", "optional_type"}
-    }
+    others = _no_tensors(graph)
     found = {}
     computing = (node for node in graph.node if node.op_type != "Constant")
     for index, node in enumerate(computing):
@@ -107,6 +127,22 @@ def message_sites(graph: onnx.GraphProto) -> dict[str, Site] | None:
     return found
 
 
+def _no_tensors(graph: onnx.GraphProto) -> set[str]:
+    """The sequences, optionals and maps of a graph in topological order: what is declared to be one, or made by an operator."""
+    found = {value.name for value in (*graph.value_info, *graph.output) if _is_no_tensor(value)}
+    for node in graph.node:
+        if node.op_type in _MAKERS or (node.op_type == "Identity" and set(node.input) & found):
+            found.update(node.output)
+        for body in bodies_of(node):
+            given = body.output[1:] if node.op_type == "Loop" else body.output
+            found.update(name for name, value in zip(node.output, given, strict=False) if _is_no_tensor(value))
+    return found
+
+
+def _is_no_tensor(value: onnx.ValueInfoProto) -> bool:
+    return value.type.WhichOneof("value") in {"sequence_type", "optional_type", "map_type"}
+
+
 def scope_of(name: str) -> str:
     """PyTorch and others put the module path into node names, separated by slashes."""
     return name.strip("/").rpartition("/")[0]
@@ -114,7 +150,7 @@ def scope_of(name: str) -> str:
 
 def node_count(graph: onnx.GraphProto) -> int:
     """The nodes of the graph and of all bodies of control flow in it."""
-    return sum(1 + sum(node_count(body) for body in _bodies(node)) for node in graph.node)
+    return sum(1 + sum(node_count(body) for body in bodies_of(node)) for node in graph.node)
 
 
 def external_files(model: onnx.ModelProto, folder: Path) -> list[Path]:
@@ -150,11 +186,12 @@ def external_files(model: onnx.ModelProto, folder: Path) -> list[Path]:
 def _initializers(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
     yield from graph.initializer
     for node in graph.node:
-        for body in _bodies(node):
+        for body in bodies_of(node):
             yield from _initializers(body)
 
 
-def _bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+def bodies_of(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs inside a node of a message; none for all but control flow."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
             yield attribute.g
@@ -174,7 +211,7 @@ def _in_order(graph: onnx.GraphProto) -> bool:
 def _reads(node: onnx.NodeProto) -> Iterator[str]:
     """What a node reads; of its bodies, every name that they do not make themselves."""
     yield from node.input
-    for body in _bodies(node):
+    for body in bodies_of(node):
         made = {value.name for value in body.input} | {tensor.name for tensor in body.initializer}
         for inner in body.node:
             yield from (name for name in _reads(inner) if name not in made)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from parityscope.records import Budget
 
-__all__ = ["keeps"]
+__all__ = ["TWO_SIDED", "keeps"]
 
-_TWO_SIDED = {"mean_error": 0.0, "norm_ratio": 1.0}
+TWO_SIDED = {"mean_error": 0.0, "norm_ratio": 1.0}  # the limit is a distance from this
 
 
 def keeps(value: float, budget: Budget, better: str) -> bool:
@@ -24,6 +24,6 @@ def keeps(value: float, budget: Budget, better: str) -> bool:
     """
     if math.isnan(value):
         return False
-    if budget.metric in _TWO_SIDED:
-        return abs(value - _TWO_SIDED[budget.metric]) <= budget.limit
+    if budget.metric in TWO_SIDED:
+        return abs(value - TWO_SIDED[budget.metric]) <= budget.limit
     return value >= budget.limit if better == "higher" and budget.tolerance is None else value <= budget.limit

@@ -114,7 +114,9 @@ def read_graph(path: Path) -> ir.Model:
         ) from error
     if len(model.graph) == 0 and not model.graph.outputs:
         raise ParityError(
-            f"{path.name} holds no graph", where=str(path), fix="export the model again: the file is empty or truncated"
+            f"{path.name} holds no graph",
+            where=str(path),
+            fix="give an .onnx file; if it is one, export it again: it is empty or truncated",
         )
     return model
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DECLARED", "OUTSIDE", "budgets_for", "check_outputs", "declared_policy", "overridden"]
 
-# Arithmetics that a candidate may declare.
-DECLARED = ("f32", "tf32", "f16", "bf16")
+# Arithmetics that a candidate may declare, the finest first.
+DECLARED = ("f32", "tf32", "f16", "bf16", "int8")
 
 # The metric of a tolerance: how many elements lie outside of it. None may.
 OUTSIDE = "outside"

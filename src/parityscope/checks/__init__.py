@@ -134,7 +134,8 @@ class Scene:
     `policy` is what the verdict was made by (None: nothing is known of it), `environments` what the reference's and the
     candidate's runtimes said of themselves, `real` real samples to hold the inputs against, where the user gave some.
     `sequence` is how the error grew over repeated calls, where both sides were called so. `own` is what the deployment
-    gave its model for the same samples, where that was recorded.
+    gave its model for the same samples, where that was recorded. `twice` gives the outputs of the reference and of the model
+    without any optimizer on the first sample, where the sides agree and may share one; it raises ParityError as `bench` does.
     """
 
     model: Model
@@ -161,6 +162,7 @@ class Scene:
     real: Inputs | None = None
     sequence: Growth | None = None
     own: OwnInputs | None = None
+    twice: Callable[[], tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from parityscope.arithmetic.islands import Island
-    from parityscope.backends._onnxruntime import Run
+    from parityscope.backends._ort_running import Run
     from parityscope.case import Model
     from parityscope.checks import Bench, Scene
 

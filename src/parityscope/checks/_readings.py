@@ -27,6 +27,7 @@ FAMILIES = {
     "layout": "was read in another memory order",
 }
 
+_SEQUENCES = 3  # axes: a batch, the steps and what each holds
 _BYTE = 255  # the largest value of a byte
 
 # Bytes to which rows are aligned: vector registers, cache lines, cudaMallocPitch and textures.
@@ -53,8 +54,8 @@ def _absent(array: np.ndarray, previous: np.ndarray | None) -> Iterator[Reading]
 def _part(array: np.ndarray, previous: np.ndarray | None) -> Iterator[Reading]:
     # Half: a buffer sized for a type of half the width, or for one of two streams. One part in itemsize: a copy of as many
     # bytes as there are elements.
-    for share in dict.fromkeys((2, array.dtype.itemsize)):
-        kept = array.size // share
+    counts = dict.fromkeys(array.size // share for share in (2, array.dtype.itemsize))
+    for kept in counts:
         if not 0 < kept < array.size:
             continue
         for words, rest in (("zero", np.zeros_like(array)), ("the sample before", previous)):
@@ -63,6 +64,8 @@ def _part(array: np.ndarray, previous: np.ndarray | None) -> Iterator[Reading]:
                 changed[kept:] = rest.reshape(-1)[kept:]
                 text = f"arrived only up to element {kept} of {array.size}; the rest is {words}"
                 yield text, changed.reshape(array.shape)
+    if array.ndim > 1 and array.shape[-1] < array.size and array.shape[-1] not in counts:
+        yield _first_row(array)
 
 
 def _type(array: np.ndarray, previous: np.ndarray | None) -> Iterator[Reading]:
@@ -120,6 +123,9 @@ def _layout(array: np.ndarray, previous: np.ndarray | None) -> Iterator[Reading]
         changed = np.ascontiguousarray(array.transpose(axes)).reshape(array.shape)
         yield f"was read as if it were contiguous: {words}", changed
     yield from _pitched(array)
+    # A sequence that is reversed; of an image that is preparation.
+    for axis in long if array.ndim <= _SEQUENCES else ():
+        yield f"was read backwards along axis {axis}", np.ascontiguousarray(np.flip(array, axis))
 
 
 def _pitched(array: np.ndarray) -> Iterator[Reading]:
@@ -128,21 +134,33 @@ def _pitched(array: np.ndarray) -> Iterator[Reading]:
     if width < 2 or array.size == width:
         return
     rows = array.reshape(-1, width)
-    tried = set()
-    for pitch in _PITCHES:
-        step = -(-width * array.itemsize // pitch) * pitch // array.itemsize
-        if step <= width or step in tried or pitch % array.itemsize:
+    first = _first_row(array)[1].tobytes()
+    steps = (-(-width * array.itemsize // pitch) * pitch for pitch in _PITCHES if pitch % array.itemsize == 0)
+    for step in dict.fromkeys(steps):
+        # Where the second row begins behind the end of the buffer, nothing is left to tell one pitch from another.
+        if not width * array.itemsize < step < array.nbytes:
             continue
-        tried.add(step)
-        padded = np.zeros((len(rows), step), array.dtype)
+        stride = step // array.itemsize
+        padded = np.zeros((len(rows), stride), array.dtype)
         padded[:, :width] = rows
-        words = f"its rows begin every {step * array.itemsize} bytes and were read end to end"
-        yield words, padded.reshape(-1)[: array.size].reshape(array.shape)
         # Behind the end of the buffer there is nothing of this array.
-        held = np.zeros(len(rows) * step, array.dtype)
+        held = np.zeros(len(rows) * stride, array.dtype)
         held[: array.size] = array.reshape(-1)
-        words = f"its rows lie end to end and were read every {step * array.itemsize} bytes"
-        yield words, held.reshape(-1, step)[:, :width].reshape(array.shape)
+        for words, changed in (
+            (f"its rows begin every {step} bytes and were read end to end", padded.reshape(-1)[: array.size]),
+            (f"its rows lie end to end and were read every {step} bytes", held.reshape(-1, stride)[:, :width]),
+        ):
+            if changed.tobytes() != first:
+                yield words, changed.reshape(array.shape)
+
+
+def _first_row(array: np.ndarray) -> Reading:
+    """What is left where the second row begins behind the end of the buffer, and of a copy of one row."""
+    alone = np.zeros(array.size, array.dtype)
+    width = array.shape[-1]
+    alone[:width] = array.reshape(-1)[:width]
+    words = f"holds its first row alone: one row was copied, or its rows begin every {array.nbytes} bytes or more"
+    return words, alone.reshape(array.shape)
 
 
 _MAKERS = {"absent": _absent, "part": _part, "type": _type, "layout": _layout}

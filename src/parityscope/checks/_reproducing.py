@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Proposal, Result
+from parityscope.checks import Result
 from parityscope.comparison import measure_pair
 from parityscope.comparison.rows import aligner
 from parityscope.errors import ParityError
@@ -29,13 +29,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NEAR",
+    "ORDER",
     "RUN_S",
     "Misfit",
     "apart",
-    "arrived",
     "bad_samples",
     "changed_run",
-    "clean_inputs",
     "grain_of",
     "limit_of",
     "misfit",
@@ -74,7 +73,7 @@ _DIRECTIONS = 4  # in which one output of one sample is taken to vary, at most; 
 _NONSENSE = (2.0**40, 2.0**100)
 _SEED = 40
 
-_ORDER = ("f32", "tf32", "f16", "bf16")
+ORDER = ("f32", "tf32", "f16", "bf16", "int8")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +103,8 @@ def limit_of(scene: Scene, output: str, *, coarser: bool = False) -> float:
     With `coarser`, the error of any arithmetic that was predicted.
     """
     expected = next((pair.expected for pair in scene.outputs if pair.site.tensor == output), {})
-    last = max(_ORDER.index(name) if name in _ORDER else 0 for name in (scene.declared, scene.executed))
-    formats = _ORDER if coarser else _ORDER[: last + 1]
+    last = max(ORDER.index(name) if name in ORDER else 0 for name in (scene.declared, scene.executed))
+    formats = ORDER if coarser else ORDER[: last + 1]
     allowed = [expected[name] * margin_of(name) for name in formats if name in expected]
     return _CHANGED * max([*allowed, margin_of("f32") * FLOAT32_ROUNDING])
 
@@ -121,39 +120,6 @@ def apart(reference: np.ndarray, candidate: np.ndarray) -> float:
     if found.nonfinite_reference or found.nonfinite_candidate:
         return math.inf
     return distance(found)
-
-
-def arrived(scene: Scene) -> bool:
-    """Whether what is computed directly from the inputs was captured and is right: then every input arrived as it is."""
-    arrays = {value.name for value in scene.model.inputs if value.shape}
-    readers: dict[str, list[str]] = {name: [] for name in arrays}
-    for node in scene.graph.graph:
-        for value in node.inputs:
-            if value is not None and value.name in readers:
-                readers[value.name].extend(str(result.name) for result in node.outputs)
-    return bool(arrays) and all(
-        any(name in scene.tensors for name in names) and all(_is_right(scene, name) for name in names)
-        for names in readers.values()
-    )
-
-
-def _is_right(scene: Scene, tensor: str) -> bool:
-    """Whether a tensor is as right as the declared arithmetic allows, or was not captured."""
-    pair = scene.tensors.get(tensor)
-    if pair is None:
-        return True
-    if "rel_l2" not in pair.measurements:
-        return pair.value("mismatch_share") == 0.0
-    last = _ORDER.index(scene.declared) if scene.declared in _ORDER else 0
-    allowed = [pair.expected[name] * margin_of(name) for name in _ORDER[: last + 1] if name in pair.expected]
-    return pair.value("rel_l2") <= max([*allowed, margin_of("f32") * FLOAT32_ROUNDING])
-
-
-def clean_inputs(experiment: Experiment) -> Proposal:
-    """The experiment of a claim about inputs, which is refuted because they arrived."""
-    because = "what is computed directly from the inputs is right in the candidate"
-    evidence = Evidence(experiment=experiment, outcome="refutes", before=0.0, after=0.0, because=because)
-    return Proposal(experiment=experiment, test=lambda: Result(evidence=evidence))
 
 
 def misfit(scene: Scene, outputs: Arrays, candidate: Arrays, *, coarser: bool = False) -> Misfit:

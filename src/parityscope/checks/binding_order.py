@@ -12,7 +12,8 @@ what a model of all single exchanges proposes. An order is accepted if what is l
 explains, on every sample looked at. Outputs need no run: their values are matched.
 
 What it is confused with: an input that never arrived (BND002), where the exchanged one is nought anyway; inputs with
-equal values cannot be told apart and are never named.
+equal values cannot be told apart and are never named. Where the reference is the network before its conversion and the
+ONNX file does what the deployment does, the names were exchanged when it was exported, and the finding says so.
 
 How to repair: bind by name. `docs/bindings.md` shows the lines.
 
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Example, Nearest, Proposal, Result
+from parityscope.checks._arriving import arrived, clean_inputs, in_the_file
 from parityscope.checks._common import number
 from parityscope.checks._correcting import in_order, outputs_in_order
 from parityscope.checks._orders import count_runs, groups_of, search
@@ -38,10 +40,8 @@ from parityscope.checks._reproducing import (
     RUN_S,
     Misfit,
     apart,
-    arrived,
     bad_samples,
     changed_run,
-    clean_inputs,
     limit_of,
     misfit,
     refuted,
@@ -148,7 +148,19 @@ def _inputs_tested(scene: Scene, bench: Bench, groups: list[tuple[str, ...]], ex
         because += f", and likewise on all {len(bad)} samples looked at"
     evidence = supported(experiment, before, after, because)
     finding = _finding(scene, order, {}, evidence, after.share(before))
+    if in_the_file(scene, bench) is not None:
+        finding = _exported(finding)
     return Result(evidence=evidence, finding=finding, correction=in_order(order))
+
+
+def _exported(finding: Finding) -> Finding:
+    """The finding where the converted file, given the same inputs by name, does what the deployment does."""
+    text = "export again with `input_names` in the order in which `forward` takes its arguments"
+    return replace(
+        finding,
+        claim=f"{finding.claim} The ONNX file has them so: they were exchanged when the network was exported.",
+        repairs=(OfferedRepair(repair="export_again", text=text),),
+    )
 
 
 def _nearest(

@@ -8,7 +8,9 @@ How it shows: outputs that are too large where activations saturate, in every pr
 How we test for it: the reference runs with a bound taken away: all upper bounds, those behind the same operators (a rule of a
 fusion holds wherever it applies), and each alone. The prediction is the whole output vector and nothing in it is fitted. It is
 accepted as everywhere: what is left is what the declared arithmetic explains, and a tenth of the error at most, on every
-sample that is wrong. All are one session, whose bounds are inputs.
+sample that is wrong. Where none is, pairs of bounds that have nothing to do with each other are tried, all where there are no
+more than 20 bounds, else those with a bound that takes a part of the error away; then three. All are one session, whose
+bounds are inputs.
 
 What it is confused with: where tensors were captured the layer is looked at itself (FUS002), and this is not tried; a bound
 that no value of these samples reaches leaves no trace.
@@ -20,15 +22,17 @@ Sources: NVIDIA/TensorRT issues 4606 (MatMul, Add, Clip) and 3938 (Conv, Clip).
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic.bounds import feeds, loosened
+from parityscope.arithmetic.bounds import feeds, loosened, without_bounds
 from parityscope.backends._onnxruntime import open_session
-from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks import Check, Correction, Example, Nearest, Proposal, Result
 from parityscope.checks._common import number
-from parityscope.checks._reproducing import RUN_S, Misfit, bad_samples, misfit, refuted, supported
+from parityscope.checks._reproducing import NEAR, RUN_S, Misfit, bad_samples, misfit, refuted, supported
 from parityscope.records import Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
@@ -38,13 +42,16 @@ if TYPE_CHECKING:
     from parityscope.checks import Bench, Scene
     from parityscope.records import Evidence
 
-    Run = Callable[[int, tuple[Bound, ...]], Mapping[str, np.ndarray]]
+    Lost = tuple[Bound, ...]
+    Run = Callable[[int, Lost], Mapping[str, np.ndarray]]
 
 __all__ = ["CHECK"]
 
 _CODE = "FUS012"
 _TITLE = "A Clip lost its bound"
-_MOST = 200  # chosen: bounds tried alone; a network of 100 MFLOP runs 30 times a second
+_MOST = 200  # chosen: bounds tried alone, and as many ways together; a network of 100 MFLOP runs 30 times a second
+_AT_ONCE = 3  # unrelated bounds at most; chosen, no public report had more than one
+_LEADING = 3  # of those that come nearest; chosen
 _SHOWN = 4  # bounds in a claim (chosen); the details hold them all
 
 
@@ -60,7 +67,7 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
     experiment = Experiment(
         check=_CODE,
         claim="a Clip or Relu lost a bound",
-        change=f"run the reference without a bound: {len(tried)} ways",
+        change=f"run the reference without a bound: {len(tried)} ways, then several bounds one beside the other",
         measure="worst relative L2 error of the outputs",
         if_true="one way reproduces the candidate on every wrong sample",
         if_false="none does",
@@ -72,12 +79,12 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
         outputs = [value.name for value in scene.model.outputs]
         run = open_session(graph, outputs=outputs, folder=scene.model.path.parent)
         trial = _Trial(scene, bench, lambda index, lost: run({**bench.inputs(index), **feeds(bounds, lost)}))
-        return _tested(trial, tried, experiment)
+        return _tested(trial, tried, bounds, experiment)
 
     yield Proposal(experiment=experiment, test=test)
 
 
-def _hypotheses(bounds: Sequence[Bound]) -> Iterator[tuple[Bound, ...]]:
+def _hypotheses(bounds: Sequence[Bound]) -> Iterator[Lost]:
     """Which bounds are lost together: rules of a fusion before single accidents, none of them twice."""
     upper, lower = [one for one in bounds if one.upper], [one for one in bounds if not one.upper]
     groups = [tuple(side) for side in (upper, lower)]
@@ -94,40 +101,77 @@ class _Trial:
         self.scene, self.bench, self.run = scene, bench, run
         self.samples = bad_samples(scene, bench)
         self.before = {one: misfit(scene, bench.reference(one), bench.candidate(one)) for one in self.samples}
+        self.left: dict[Lost, Misfit] = {}  # on the first sample, of all that was tried
 
-    def measure(self, index: int, lost: tuple[Bound, ...]) -> Misfit:
+    def measure(self, index: int, lost: Lost) -> Misfit:
         return misfit(self.scene, self.run(index, lost), self.bench.candidate(index))
 
-    def worst(self, lost: tuple[Bound, ...]) -> Misfit | None:
+    def worst(self, lost: Lost) -> Misfit | None:
         """What is left at most of the wrong samples; None if one of them is not explained."""
-        left = []
-        for index in self.samples:
+        first, *others = self.samples
+        self.left[lost] = self.measure(first, lost)
+        left = [self.left[lost]]
+        if not left[0].explains(self.before[first]):
+            return None
+        for index in others:
             left.append(self.measure(index, lost))
             if not left[-1].explains(self.before[index]):
                 return None
         return max(left, key=lambda one: one.over)
 
+    def nearest(self, many: int) -> list[Lost]:
+        """What leaves least on the first sample, of what takes a part of its error away."""
+        before = self.before[self.samples[0]]
+        near = [lost for lost, left in self.left.items() if left.share(before) >= NEAR]
+        return sorted(near, key=lambda lost: self.left[lost].error)[:many]
 
-def _tested(trial: _Trial, tried: list[tuple[Bound, ...]], experiment: Experiment) -> Result:
+
+def _tested(trial: _Trial, tried: list[Lost], bounds: Sequence[Bound], experiment: Experiment) -> Result:
     if not trial.samples:
         return refuted(experiment, None, "no sample's outputs tell enough")
     before = max(trial.before.values(), key=lambda one: one.over)
     many = "1 sample" if len(trial.samples) == 1 else f"{len(trial.samples)} samples"
-    nearest = before
-    for lost in tried:
+    for lost in itertools.chain(tried, _together(trial, bounds)):
         after = trial.worst(lost)
-        if after is None:
-            first = trial.measure(trial.samples[0], lost)
-            nearest = min(nearest, first, key=lambda one: one.over)
-            continue
-        because = f"the error falls from {number(before.error)} to {number(after.error)} on {many}"
-        evidence = supported(experiment, before, after, because)
-        return Result(evidence=evidence, finding=_finding(trial.scene, lost, after.share(before), evidence))
-    because = f"the nearest of {len(tried)} ways leaves {number(nearest.error)} of {number(before.error)}"
-    return refuted(experiment, before, because, after=nearest.error)
+        if after is not None:
+            because = f"the error falls from {number(before.error)} to {number(after.error)} on {many}"
+            evidence = supported(experiment, before, after, because)
+            finding = _finding(trial.scene, lost, after.share(before), evidence)
+            return Result(evidence=evidence, finding=finding, correction=_correction(lost))
+    first = trial.before[trial.samples[0]]
+    lost = min(trial.left, key=lambda one: trial.left[one].error)
+    least = min(trial.left[lost], first, key=lambda one: one.error)
+    because = f"the nearest of {len(trial.left)} ways leaves {number(least.error)} of {number(first.error)}"
+    result = refuted(experiment, first, because, after=least.error)
+    if least.share(first) < NEAR:
+        return result
+    left = replace(result.evidence, because=f"the error falls from {number(first.error)} to {number(least.error)}")
+    finding = _finding(trial.scene, lost, least.share(first), left)
+    return replace(result, nearest=Nearest(finding=finding, correction=_correction(lost), tried=len(trial.left)))
 
 
-def _finding(scene: Scene, lost: tuple[Bound, ...], share: float, evidence: Evidence) -> Finding:
+def _together(trial: _Trial, bounds: Sequence[Bound]) -> Iterator[Lost]:
+    """Bounds lost without a common rule: all pairs where they are few, then what comes nearest with one more beside it."""
+    count = 0
+    pairs = list(itertools.combinations(bounds, 2))
+    if len(pairs) <= _MOST:
+        yield from (pair for pair in pairs if pair not in trial.left)
+        count = len(pairs)
+    for _ in range(_AT_ONCE - 1):
+        for lost in trial.nearest(_LEADING):
+            for one in bounds:
+                more = tuple(bound for bound in bounds if bound in lost or bound is one)
+                if more not in trial.left and count < _MOST:
+                    count += 1
+                    yield more
+
+
+def _correction(lost: Lost) -> Correction:
+    words = ", ".join(one.words for one in lost[:_SHOWN])
+    return Correction(words=f"computes without {words}", model=lambda model: without_bounds(model, lost))
+
+
+def _finding(scene: Scene, lost: Lost, share: float, evidence: Evidence) -> Finding:
     more = len(lost) - _SHOWN
     listed = ", ".join(one.words for one in lost[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
     together = {one.behind for one in lost}

@@ -6,9 +6,9 @@ int64 goes where the engine reads int32; an array that is a transposed view is h
 How it shows: the outputs are wrong in every precision alike, on every sample; often they no longer depend on one input.
 
 How we test for it: the reference is run with one input as the engine would then hold it: zero, the sample before, only the
-first half (or one part in as many as an element has bytes), the bytes in another type, the bytes in another order of axes. One
-run each, nothing fitted; accepted if what is left of the error is what the declared arithmetic explains, on every
-sample looked at.
+first half (or one part in as many as an element has bytes), the bytes in another type, the bytes in another order of axes, a
+sequence backwards. One run each, nothing fitted; accepted if what is left of the error is what the declared arithmetic
+explains, on every sample looked at.
 
 What it is confused with: exchanged inputs (BND001); a stale output (BND003), which looks the same when every input is the
 sample before's, so that is left to it; channel-last images, which are preprocessing. Changes that make the same outputs
@@ -23,22 +23,22 @@ Sources: NVIDIA/TensorRT issues 904, 1137, 3312; torch2trt issues 190, 220; nump
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.checks import Check, Example, Nearest, Proposal, Result
+from parityscope.checks._arriving import unless_arrived
 from parityscope.checks._common import number
 from parityscope.checks._correcting import held_as
 from parityscope.checks._readings import FAMILIES, readings
 from parityscope.checks._reproducing import (
     NEAR,
     RUN_S,
-    arrived,
     bad_samples,
     changed_run,
-    clean_inputs,
     misfit,
     nonsense_fits,
     odds,
@@ -77,15 +77,17 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
     if bench is None:
         return
     arrays = bench.inputs(bench.samples[0])
+    proposed = unless_arrived(scene, bench)
     for place, family in enumerate(_SIMPLEST_FIRST):
         for name, array in arrays.items():
             count = sum(1 for _ in readings(family, array, array[...] if array.size else None))
             if count:
-                yield _proposal(scene, bench, family, name, RUN_S * (count + place / len(_SIMPLEST_FIRST)))
+                experiment = _experiment(family, name, RUN_S * (count + place / len(_SIMPLEST_FIRST)))
+                yield proposed(experiment, functools.partial(_tested, scene, bench, family, name, experiment))
 
 
-def _proposal(scene: Scene, bench: Bench, family: str, name: str, cost: float) -> Proposal:
-    experiment = Experiment(
+def _experiment(family: str, name: str, cost: float) -> Experiment:
+    return Experiment(
         check=_CODE,
         claim=f"input {name} {FAMILIES[family]}",
         change=f"run the reference with {name} as it would then be held",
@@ -94,9 +96,6 @@ def _proposal(scene: Scene, bench: Bench, family: str, name: str, cost: float) -
         if_false="it stays far above",
         cost_s=cost,
     )
-    if arrived(scene):
-        return clean_inputs(experiment)
-    return Proposal(experiment=experiment, test=lambda: _tested(scene, bench, family, name, experiment))
 
 
 def _tested(scene: Scene, bench: Bench, family: str, name: str, experiment: Experiment) -> Result:

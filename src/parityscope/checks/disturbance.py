@@ -31,6 +31,7 @@ import numpy as np
 from parityscope.checks import Check, Example
 from parityscope.checks._common import number
 from parityscope.checks._facts import fact
+from parityscope.noise import FLOAT32_ROUNDING
 from parityscope.prediction import margin_of
 from parityscope.records import Experiment, Finding, OfferedRepair
 
@@ -45,21 +46,20 @@ __all__ = ["CHECK"]
 _CODE = "RUN002"
 
 # One float32 rounding error, as in RUN001: below it the two runs are the same program.
-_FLOAT32_ROUNDING = 2.0**-24
 
 _NAMED = 10  # chosen: tensors in the details of a finding
 
 
 def _propose(scene: Scene) -> Iterator[Proposal]:
     apart = _apart(scene)
-    if scene.disturbance <= _FLOAT32_ROUNDING and not apart:
+    if scene.disturbance <= FLOAT32_ROUNDING and not apart:
         return
     experiment = Experiment(
         check=_CODE,
         claim="capturing intermediate tensors changes the candidate's outputs",
         change="mark intermediate tensors as outputs",
         measure="worst relative L2 distance from the undisturbed outputs",
-        if_true=f"above one FP32 rounding error ({number(_FLOAT32_ROUNDING)})",
+        if_true=f"above one FP32 rounding error ({number(FLOAT32_ROUNDING)})",
         if_false="zero",
     )
     because = f"the captured run's outputs differ by {number(scene.disturbance)} from the undisturbed ones"
@@ -77,7 +77,7 @@ def _apart(scene: Scene) -> list[Spread]:
 
 def _noise(scene: Scene, tensor: str) -> float:
     pair = scene.tensors.get(tensor)
-    expected = pair.expected.get("f32", _FLOAT32_ROUNDING) if pair else _FLOAT32_ROUNDING
+    expected = pair.expected.get("f32", FLOAT32_ROUNDING) if pair else FLOAT32_ROUNDING
     return margin_of("f32") * expected
 
 

@@ -26,8 +26,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic._attributes import integer
 from parityscope.case.graph import computing, constant_value
 from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks._examples import CLIP, CLIP_CONSTANTS, halved, unclipped
 from parityscope.checks._promises import COARSE, Broken, broken_index, broken_range, broken_sums
 from parityscope.records import Evidence, Experiment, Finding, OfferedRepair, Site
 
@@ -141,7 +143,7 @@ def _broken(
         low, high = _bound(node, 1, "min", -math.inf), _bound(node, 2, "max", math.inf)
         # A lower bound above the upper one has no range, and an unknown bound promises nothing.
         return broken_range(values, low, high, rounding) if low <= high else None
-    axis = _attribute(node, "axis", 0 if node.op_type in _INDICES else _softmax_axis(scene))
+    axis = integer(node, "axis", 0 if node.op_type in _INDICES else _softmax_axis(scene))
     if node.op_type in _SUMMED:
         if node.op_type == "Softmax" and (broken := broken_range(values, 0.0, 1.0, rounding)):
             return broken
@@ -163,7 +165,7 @@ def _broken_index(
     array = source()
     if not -array.ndim <= axis < array.ndim:
         return None
-    kept = values if _attribute(node, "keepdims", 1) else np.expand_dims(values, axis)
+    kept = values if integer(node, "keepdims", 1) else np.expand_dims(values, axis)
     return broken_index(kept, array, axis, largest=node.op_type == "ArgMax")
 
 
@@ -175,10 +177,6 @@ def _bound(node: ir.Node, position: int, attribute: str, missing: float) -> floa
         return missing
     tensor = constant_value(node.inputs[position])
     return math.nan if tensor is None else float(np.asarray(tensor.numpy()).reshape(-1)[0])
-
-
-def _attribute(node: ir.Node, name: str, default: int) -> int:
-    return int(node.attributes[name].as_int()) if name in node.attributes else default
 
 
 def _softmax_axis(scene: Scene) -> int:
@@ -210,16 +208,6 @@ def _finding(scene: Scene, tensor: str, op_type: str, broken: Broken, evidence: 
     )
 
 
-_CLIP = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,4,8,8] x) => (float[1,4,8,8] y) {
-  a = Mul(x, gain)
-  b = Clip(a, low, high)
-  y = Mul(b, b)
-}"""
-_CONSTANTS = {
-    "gain": np.array(3.0, np.float32),
-    "low": np.array(0.0, np.float32),
-    "high": np.array(6.0, np.float32),
-}
 _SOFT = """<ir_version: 8, opset_import: ["" : 17]> g (float[2,8] x) => (float[2,8] y) { y = Softmax(x) }"""
 _BEST = """<ir_version: 8, opset_import: ["" : 17]> g (float[2,8] x) => (int64[2,1] k, float[2,8] y) {
   y = Tanh(x)
@@ -229,22 +217,12 @@ _RNG = np.random.default_rng(71)
 _X = _RNG.normal(size=(1, 4, 8, 8)).astype(np.float32)
 _ROWS = _RNG.normal(size=(2, 8)).astype(np.float32)
 
-
-def _lose_bound(array: np.ndarray) -> np.ndarray:
-    unbounded = np.maximum(_X * np.float32(3.0), np.float32(0.0))
-    return np.where(array == np.float32(6.0), unbounded, array)
-
-
-def _round(array: np.ndarray) -> np.ndarray:
-    return array.astype(np.float16).astype(np.float32)
-
-
 CHECK = Check(
     code=_CODE,
     title=_TITLE,
     propose=_propose,
     holds=(
-        Example(model=_CLIP, inputs={"x": _X}, fault=("b", _lose_bound), site="b", constants=_CONSTANTS),
+        Example(model=CLIP, inputs={"x": _X}, fault=("b", unclipped(_X)), site="b", constants=CLIP_CONSTANTS),
         Example(
             model=_SOFT,
             inputs={"x": _ROWS},
@@ -259,8 +237,8 @@ CHECK = Check(
         ),
     ),
     holds_not=(
-        Example(model=_CLIP, inputs={"x": _X}, fault=("a", _round), constants=_CONSTANTS),
-        Example(model=_CLIP, inputs={"x": _X}, constants=_CONSTANTS, candidate="sim:bf16", declared="f32"),
+        Example(model=CLIP, inputs={"x": _X}, fault=("a", halved), constants=CLIP_CONSTANTS),
+        Example(model=CLIP, inputs={"x": _X}, constants=CLIP_CONSTANTS, candidate="sim:bf16", declared="f32"),
         Example(model=_SOFT, inputs={"x": _ROWS}, candidate="sim:bf16", declared="f32"),
         Example(model=_BEST, inputs={"x": _ROWS}, candidate="sim:bf16", declared="f32"),
     ),

@@ -26,6 +26,7 @@ import numpy as np
 
 from parityscope.checks import Check, Correction, Example, Proposal, Result
 from parityscope.checks._common import number
+from parityscope.checks._examples import PRODUCTS, product_arrays
 from parityscope.checks._facts import fact
 from parityscope.prediction import margin_of
 from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
@@ -42,6 +43,7 @@ _CODE = "ACC001"
 _ORDER = ("f32", "tf32", "f16", "bf16", "f8e4m3", "f8e5m2", "int8")
 # What is suspected first where an engine differs in FP32, and mostly innocent.
 _SUSPECTED = ("tf32", "f16", "bf16")
+_QUANTITIES = {"rel_l2": "relative L2 error", "mismatch_share": "share of unequal elements"}
 # A suspect that alone holds half of the output error is a place; rounding has none.
 _ONE_PLACE = 0.5
 
@@ -60,13 +62,13 @@ def _accused(scene: Scene) -> Iterator[Proposal]:
         check=_CODE,
         claim=f"the candidate computes in {worst.grade}, not in {scene.declared}",
         change="none: simulate each format's rounding on the same samples",
-        measure=f"relative L2 error predicted for {worst.grade} at output {worst.site.tensor}",
+        measure=f"{_QUANTITIES[_metric(worst)]} predicted for {worst.grade} at output {worst.site.tensor}",
         if_true="it covers the measured error, and no single place holds most of it",
         if_false="it does not",
     )
     expected = worst.expected.get(str(worst.grade), float("nan"))
     because = (
-        f"measured {number(worst.value('rel_l2'))}; predicted {number(expected)} for {worst.grade} and "
+        f"measured {number(_measured(worst))}; predicted {number(expected)} for {worst.grade} and "
         f"{number(worst.expected.get(scene.declared, float('nan')))} for {scene.declared}"
     )
     granted = Correction(words=f"grants the candidate {worst.grade}", declared=str(worst.grade))
@@ -104,7 +106,7 @@ def _refuting(experiment: Experiment, measured: float, because: str) -> Proposal
 
 def _finding(scene: Scene, worst: Pair, evidence: Evidence) -> Finding:
     expected = worst.expected.get(str(worst.grade), 0.0)
-    measured = worst.value("rel_l2")
+    measured = _measured(worst)
     ratio = min(measured, expected) / max(measured, expected) if measured and expected else 0.0
     shares = [one.share or 0.0 for one in scene.localization.suspects] if scene.localization else []
     diffuse = max(shares, default=0.0) < _ONE_PLACE
@@ -130,23 +132,25 @@ def _finding(scene: Scene, worst: Pair, evidence: Evidence) -> Finding:
     )
 
 
+def _metric(pair: Pair) -> str:
+    """What an output is graded by: integers and booleans have no relative error."""
+    return next(name for name in _QUANTITIES if name in pair.measurements)
+
+
+def _measured(pair: Pair) -> float:
+    return pair.value(_metric(pair))
+
+
 def _is_coarser(grade: str | None, declared: str) -> bool:
     return grade in _ORDER and declared in _ORDER and _ORDER.index(grade) > _ORDER.index(declared)
 
 
-_MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[4,64] x) => (float[4,64] y) {
-  a = MatMul(x, w)
-  b = Relu(a)
-  y = MatMul(b, w)
-}"""
-_RNG = np.random.default_rng(5)
-_CONSTANTS = {"w": _RNG.normal(size=(64, 64)).astype(np.float32)}
-_X = _RNG.normal(size=(4, 64)).astype(np.float32)
+_W, _X = product_arrays(5)
 
 CHECK = Check(
     code=_CODE,
     title="The outputs look like a coarser arithmetic than the one declared",
     propose=_propose,
-    holds=(Example(model=_MODEL, inputs={"x": _X}, candidate="sim:bf16", declared="f32", constants=_CONSTANTS),),
-    holds_not=(Example(model=_MODEL, inputs={"x": _X}, candidate="sim:bf16", constants=_CONSTANTS),),
+    holds=(Example(model=PRODUCTS, inputs=_X, candidate="sim:bf16", declared="f32", constants=_W),),
+    holds_not=(Example(model=PRODUCTS, inputs=_X, candidate="sim:bf16", constants=_W),),
 )

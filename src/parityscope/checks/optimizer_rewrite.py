@@ -27,11 +27,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from parityscope.checks import Check, Example, Proposal, Result
 from parityscope.checks._barriers import fewest, neighbours
 from parityscope.checks._common import number
+from parityscope.checks._examples import PRODUCTS, product_arrays
 from parityscope.checks._reproducing import RUN_S, Misfit, misfit, refuted, supported
 from parityscope.errors import ParityError
 from parityscope.prediction import FLOAT32_ROUNDING
@@ -40,6 +39,7 @@ from parityscope.records import Experiment, Finding, OfferedRepair
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    import numpy as np
     import onnx_ir as ir
 
     from parityscope.checks import Bench, Run, Scene
@@ -234,14 +234,7 @@ def _repairs(cure: _Cure) -> tuple[OfferedRepair, ...]:
     return tuple(found)
 
 
-_MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[4,64] x) => (float[4,64] y) {
-  a = MatMul(x, w)
-  b = Relu(a)
-  y = MatMul(b, w)
-}"""
-_RNG = np.random.default_rng(91)
-_W = {"w": _RNG.normal(size=(64, 64)).astype(np.float32)}
-_X = {"x": _RNG.normal(size=(4, 64)).astype(np.float32)}
+_W, _X = product_arrays(91)
 
 CHECK = Check(
     code=_CODE,
@@ -251,8 +244,10 @@ CHECK = Check(
     holds=(),
     holds_not=(
         # Wrong with the optimizer and without it; and rounding, which is not the optimizer's.
-        Example(model=_MODEL, candidate_model=_MODEL.replace("Relu", "Tanh"), inputs=_X, constants=_W, candidate="ort"),
-        Example(model=_MODEL, inputs=_X, constants=_W, candidate="sim:bf16", declared="f32"),
-        Example(model=_MODEL, inputs=_X, constants=_W, candidate="openvino:bf16", declared="f32"),
+        Example(
+            model=PRODUCTS, candidate_model=PRODUCTS.replace("Relu", "Tanh"), inputs=_X, constants=_W, candidate="ort"
+        ),
+        Example(model=PRODUCTS, inputs=_X, constants=_W, candidate="sim:bf16", declared="f32"),
+        Example(model=PRODUCTS, inputs=_X, constants=_W, candidate="openvino:bf16", declared="f32"),
     ),
 )

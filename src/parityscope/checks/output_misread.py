@@ -1,19 +1,21 @@
-"""An output was written rightly and read wrongly: as another type, in another memory order, exchanged halves of a row.
+"""An output was written rightly and read wrongly: as another type, in another memory order, with its classes in another order.
 
 What goes wrong: the buffer that comes back is taken for what it is not. Half-precision results are viewed as float32 or the
 other way round, int64 as int32; a channel-last result is reshaped in place of transposed; rows that the engine pads to
-a multiple of bytes are read end to end, or end-to-end rows with a pitch.
+a multiple of bytes are read end to end, or end-to-end rows with a pitch; the labels of a classifier are sorted by their names.
 
 How it shows: numbers of absurd size, or the right ones in wrong places, in every precision alike; the intermediate tensors,
 if there are any, are right up to the end.
 
 How we test for it: no run. The reference's output is read in each of these ways and held against the candidate's; and the two
 are compared as sets of values, which tells a wrong order of any kind from wrong values. A reading is accepted if what is
-left of the error is what the declared arithmetic explains, on every wrong sample looked at. Where another type's bits were
-read, the candidate's own bits are read back instead, because rounding may change every bit of a number.
+left of the error is what the declared arithmetic explains, on every wrong sample looked at. For another order of one axis, the
+same on two samples or more, each place is matched with the one of the reference that it is nearest to. Where another type's
+bits were read, the candidate's own bits are read back instead, because rounding may change every bit of a number.
 
-What it is confused with: an input in another memory order (BND002); TopK and NMS, whose rows come in another order by
-right, which is told as information and with the option that pairs rows.
+What it is confused with: a copy of one row (BND003), which leaves what every pitch leaves that puts the second row behind the
+end of the buffer: of that nothing is claimed here; an input in another memory order (BND002); TopK and NMS, whose rows
+come in another order by right, which is told as information and with the option that pairs rows.
 
 How to repair: take the output's type from the engine (`getTensorDataType`, `session.get_outputs()[i].type`), its strides from
 `getTensorFormat`, and transpose in place of reshaping.
@@ -31,6 +33,7 @@ import numpy as np
 
 from parityscope.checks import Check, Example, Proposal, Result
 from parityscope.checks._common import number
+from parityscope.checks._permuted import permuted
 from parityscope.checks._readings import readings
 from parityscope.checks._reproducing import Misfit, apart, bad_samples, limit_of, refuted, supported
 from parityscope.records import Experiment, Finding, OfferedRepair, Site
@@ -50,6 +53,7 @@ _TITLE = "An output was read as it was not written"
 _FALL = 10.0  # as in _reproducing: 99 % of the error in squares
 _DISTINCT = 16  # values: of fewer, a set says nothing
 _TELLING = 4  # numbers of another type that are right: six bits each, even of what bfloat16 leaves, are 24 in all
+_UNORDERED = "holds"  # the first word of what is said of values whose order nothing tells
 _CARRIED = 0.01  # of the upper halves: rounding carries into one of 128 now and then
 _BACK = {"float32": ("float16", "float64"), "float16": ("float32",), "int64": ("int32",), "int32": ("int64",)}
 
@@ -89,7 +93,7 @@ def _tried(reference: np.ndarray, candidate: np.ndarray, limit: float) -> Iterat
                 yield f"was {words} with its axes in the order {named} on one side only", apart(changed, candidate)
     if reference.size > 1 and len(np.unique(reference)) >= _DISTINCT and reference.dtype.kind in "fiu":
         alike = apart(np.sort(reference, axis=None), np.sort(candidate, axis=None))
-        yield "holds the right values in another order", alike
+        yield f"{_UNORDERED} the right values in another order", alike
 
 
 def _norm(array: np.ndarray) -> float:
@@ -168,32 +172,36 @@ def _proposal(scene: Scene, bench: Bench, output: str) -> Proposal:
 
 def _tested(scene: Scene, bench: Bench, output: str, experiment: Experiment) -> Result:
     limit = limit_of(scene, output)
-    before, after, words = Misfit(error=0.0, over=0.0), Misfit(error=0.0, over=0.0), ""
-    count = 0
+    wrong: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     for index in bench.samples:
         reference, candidate = bench.reference(index).get(output), bench.candidate(index).get(output)
         if reference is None or candidate is None or reference.shape != candidate.shape:
             return refuted(experiment, None, f"sample {index} has no output to compare")
-        error = apart(reference, candidate)
-        if error <= limit:
-            continue
-        found, left = misread(reference, candidate, limit)
-        if not found or (words and found != words):
-            return refuted(experiment, Misfit(error=error, over=error / limit), f"sample {index} is no misreading")
-        words, count = found, count + 1
-        before = max(before, Misfit(error=error, over=error / limit), key=lambda one: one.error)
-        after = max(after, Misfit(error=left, over=left / limit), key=lambda one: one.error)
-    if not words:
+        if apart(reference, candidate) > limit:
+            wrong[index] = reference, candidate
+    if not wrong:
         return refuted(experiment, None, "no sample of this output is wrong")
+    error = max(apart(*pair) for pair in wrong.values())
+    before = Misfit(error=error, over=error / limit)
+    found = {index: misread(*pair, limit) for index, pair in wrong.items()}
+    words, left = next(iter(found.values()))[0], max(left for _, left in found.values())
+    alike = all(said == words for said, _ in found.values())
+    if not (words and alike) or words.startswith(_UNORDERED):
+        # One order of an axis on all samples says more than the same values somewhere.
+        words, left = permuted(list(wrong.values()), limit) or (words if alike else "", left)
+    if not words:
+        strange = next((index for index, (said, _) in found.items() if not said), next(iter(found)))
+        return refuted(experiment, before, f"sample {strange} is no misreading")
+    after = Misfit(error=left, over=left / limit)
     if "written as" not in words and not bad_samples(scene, bench):
         return refuted(experiment, before, "so few values are equal by chance")
-    because = f"read so, the error falls from {number(before.error)} to {number(after.error)} on {count} samples"
+    because = f"read so, the error falls from {number(before.error)} to {number(after.error)} on {len(wrong)} samples"
     evidence = supported(experiment, before, after, because)
     return Result(evidence=evidence, finding=_finding(scene, output, words, evidence))
 
 
 def _finding(scene: Scene, output: str, words: str, evidence: Evidence) -> Finding:
-    unordered = words.startswith("holds")
+    unordered = words.startswith(_UNORDERED)
     return Finding(
         code=_CODE,
         title="An output holds the right values in another order" if unordered else _TITLE,
@@ -239,9 +247,10 @@ def _as_float(value: np.ndarray) -> np.ndarray:
 
 
 def _as_half(value: np.ndarray) -> np.ndarray:
-    """Numbers whose every half is read as one; a half of the output is enough to fill it."""
+    """Numbers whose every half is read as one; a half of the output is enough to fill it. NaN is quiet, as processors make it."""
     with np.errstate(invalid="ignore"):
-        return value.reshape(-1).view(np.float16)[: value.size].astype(np.float32).reshape(value.shape)
+        read = value.reshape(-1).view(np.float16)[: value.size].astype(np.float32)
+    return np.where(np.isnan(read), np.float32(np.nan), read).reshape(value.shape)
 
 
 def _pitched(value: np.ndarray) -> np.ndarray:
@@ -262,6 +271,7 @@ CHECK = Check(
         Example(model=_MODEL, inputs=_X, outputs_fault=_read(_as_half), site="y"),
         Example(model=_MODEL, inputs=_X, outputs_fault=_read(_pitched), site="y"),
         Example(model=_MODEL, inputs=_X, outputs_fault=_read(lambda y: y[..., ::-1]), site="y"),
+        Example(model=_MODEL, inputs=_X, outputs_fault=_read(lambda y: y[:, [3, 0, 1, 5, 2, 4]]), site="y"),
     ),
     holds_not=(
         Example(model=_MODEL, inputs=_X, candidate="sim:bf16", declared="f32"),

@@ -29,6 +29,7 @@ import numpy as np
 from parityscope.case.formats.images import read_image
 from parityscope.checks import Check, Correction, Example, Proposal, Result
 from parityscope.checks._common import number, percent
+from parityscope.checks._examples import PICTURE, picture_arrays
 from parityscope.checks._preprocessing.naming import Named, name_difference
 from parityscope.checks._preprocessing.repairing import affine_details, repairs_of, said_of_precision
 from parityscope.comparison.rows import aligner
@@ -178,19 +179,7 @@ def _finding(
     )
 
 
-_CONV = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,3,16,16] x) => (float[1,24] y) {
-  a = Conv<pads = [1, 1, 1, 1], strides = [2, 2]>(x, w, b)
-  r = Relu(a)
-  f = Flatten(r)
-  y = MatMul(f, v)
-}"""
-_RNG = np.random.default_rng(31)
-_CONSTANTS = {
-    "w": _RNG.normal(size=(8, 3, 3, 3)).astype(np.float32),
-    "b": _RNG.normal(size=8).astype(np.float32),
-    "v": (_RNG.normal(size=(512, 24)) / 16.0).astype(np.float32),
-}
-_X = {"x": (_RNG.integers(0, 256, size=(1, 3, 16, 16)) / 255.0).astype(np.float32)}
+_CONSTANTS, _X = picture_arrays(31)
 
 
 def _in_bytes(samples: Sequence[Mapping[str, np.ndarray]]) -> Sequence[Mapping[str, np.ndarray]]:
@@ -209,11 +198,11 @@ CHECK = Check(
     code=_CODE,
     title=_TITLE,
     propose=_propose,
-    holds=(Example(model=_CONV, inputs=_X, inputs_fault=_in_bytes, records_inputs=True, constants=_CONSTANTS),),
+    holds=(Example(model=PICTURE, inputs=_X, inputs_fault=_in_bytes, records_inputs=True, constants=_CONSTANTS),),
     holds_not=(
         # The inputs are the same, and the outputs are wrong: the fault lies behind them.
         Example(
-            model=_CONV,
+            model=PICTURE,
             inputs=_X,
             inputs_fault=_same,
             outputs_fault=_doubled,
@@ -221,6 +210,6 @@ CHECK = Check(
             constants=_CONSTANTS,
         ),
         # Nothing was recorded.
-        Example(model=_CONV, inputs=_X, inputs_fault=_in_bytes, constants=_CONSTANTS),
+        Example(model=PICTURE, inputs=_X, inputs_fault=_in_bytes, constants=_CONSTANTS),
     ),
 )

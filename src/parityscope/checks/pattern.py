@@ -26,6 +26,7 @@ import numpy as np
 
 from parityscope.checks import Check, Example, Proposal, Result
 from parityscope.checks._common import leading, number, percent
+from parityscope.checks._examples import CLIP, CLIP_CONSTANTS, halved, unclipped
 from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
@@ -209,32 +210,12 @@ def _proposal(lab: Lab, suspect: Suspect) -> Proposal:
     return Proposal(experiment=experiment, test=test)
 
 
-_CLIP = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,4,8,8] x) => (float[1,4,8,8] y) {
-  a = Mul(x, gain)
-  b = Clip(a, low, high)
-  y = Mul(b, b)
-}"""
-_CONSTANTS = {
-    "gain": np.array(3.0, np.float32),
-    "low": np.array(0.0, np.float32),
-    "high": np.array(6.0, np.float32),
-}
 _X = np.random.default_rng(3).normal(size=(1, 4, 8, 8)).astype(np.float32)
-
-
-def _lose_bound(array: np.ndarray) -> np.ndarray:
-    unbounded = np.maximum(_X * np.float32(3.0), np.float32(0.0))
-    return np.where(array == np.float32(6.0), unbounded, array)
-
-
-def _round(array: np.ndarray) -> np.ndarray:
-    return array.astype(np.float16).astype(np.float32)
-
 
 CHECK = Check(
     code=_CODE,
     title="The error has a shape inside the tensor",
     propose=_propose,
-    holds=(Example(model=_CLIP, inputs={"x": _X}, fault=("b", _lose_bound), site="b", constants=_CONSTANTS),),
-    holds_not=(Example(model=_CLIP, inputs={"x": _X}, fault=("a", _round), constants=_CONSTANTS),),
+    holds=(Example(model=CLIP, inputs={"x": _X}, fault=("b", unclipped(_X)), site="b", constants=CLIP_CONSTANTS),),
+    holds_not=(Example(model=CLIP, inputs={"x": _X}, fault=("a", halved), constants=CLIP_CONSTANTS),),
 )

@@ -19,9 +19,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from parityscope.checks import Check, Example
+from parityscope.checks._examples import DENSE, DENSE_CONSTANTS, DENSE_INPUTS
 from parityscope.checks._facts import fact
 from parityscope.records import Experiment, Finding, OfferedRepair
 
@@ -83,15 +82,11 @@ def _coarser(executed: str, requested: str) -> bool:
     return significand_bits.get(executed, 24) < significand_bits.get(requested, 24)
 
 
-_MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1,4] y) { y = MatMul(x, w) }"""
-_CONSTANTS = {"w": np.linspace(-1, 1, 32, dtype=np.float32).reshape(8, 4)}
-_X = np.linspace(0, 1, 8, dtype=np.float32).reshape(1, 8)
-
 CHECK = Check(
     code=_CODE,
     title="The engine does not compute in the precision that was asked for",
     propose=_propose,
     # Which wish a CPU refuses depends on the CPU; the tests plant the engine's description instead.
     holds=(),
-    holds_not=(Example(model=_MODEL, inputs={"x": _X}, candidate="openvino:f32", constants=_CONSTANTS),),
+    holds_not=(Example(model=DENSE, inputs=DENSE_INPUTS, candidate="openvino:f32", constants=DENSE_CONSTANTS),),
 )

@@ -25,9 +25,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from parityscope.checks import Check, Example
+from parityscope.checks._examples import DENSE, DENSE_CONSTANTS, DENSE_INPUTS
 from parityscope.checks._facts import fact
 from parityscope.records import Experiment, Finding, OfferedRepair
 
@@ -98,15 +97,11 @@ def _finding(scene: Scene, fallen: list[ExecutedLayer], evidence: Evidence) -> F
     )
 
 
-_MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1,4] y) { y = MatMul(x, w) }"""
-_CONSTANTS = {"w": np.linspace(-1, 1, 32, dtype=np.float32).reshape(8, 4)}
-_X = np.linspace(0, 1, 8, dtype=np.float32).reshape(1, 8)
-
 CHECK = Check(
     code=_CODE,
     title="Nodes run on the CPU although a GPU was asked for",
     propose=_propose,
     # It takes a GPU to be asked for; the tests plant the runtime's record instead.
     holds=(),
-    holds_not=(Example(model=_MODEL, inputs={"x": _X}, candidate="ort", constants=_CONSTANTS),),
+    holds_not=(Example(model=DENSE, inputs=DENSE_INPUTS, candidate="ort", constants=DENSE_CONSTANTS),),
 )

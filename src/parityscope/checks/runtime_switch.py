@@ -22,16 +22,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from parityscope.checks import Check, Example, Proposal, Result
 from parityscope.checks._common import number
+from parityscope.checks._examples import PRODUCTS, product_arrays
 from parityscope.checks._reproducing import RUN_S, Misfit, misfit, refuted, supported
 from parityscope.errors import ParityError
 from parityscope.records import Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+    import numpy as np
 
     from parityscope.checks import Bench, Scene
     from parityscope.records import Evidence
@@ -111,30 +112,23 @@ def _finding(target: str, share: float, evidence: Evidence) -> Finding:
     )
 
 
-_MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[4,64] x) => (float[4,64] y) {
-  a = MatMul(x, w)
-  b = Relu(a)
-  y = MatMul(b, w)
-}"""
-_RNG = np.random.default_rng(69)
-_W = {"w": _RNG.normal(size=(64, 64)).astype(np.float32)}
-_X = {"x": _RNG.normal(size=(4, 64)).astype(np.float32)}
+_W, _X = product_arrays(69)
 
 CHECK = Check(
     code=_CODE,
     title=_TITLE,
     propose=_propose,
     # The hint of bfloat16, where FP32 is declared.
-    holds=(Example(model=_MODEL, inputs=_X, constants=_W, candidate="openvino:bf16", declared="f32"),),
+    holds=(Example(model=PRODUCTS, inputs=_X, constants=_W, candidate="openvino:bf16", declared="f32"),),
     holds_not=(
-        Example(model=_MODEL, inputs=_X, constants=_W, candidate="sim:bf16", declared="f32"),
+        Example(model=PRODUCTS, inputs=_X, constants=_W, candidate="sim:bf16", declared="f32"),
         Example(
-            model=_MODEL,
-            candidate_model=_MODEL.replace("Relu", "Tanh"),
+            model=PRODUCTS,
+            candidate_model=PRODUCTS.replace("Relu", "Tanh"),
             inputs=_X,
             constants=_W,
             candidate="ort?optimization=disabled",
         ),
-        Example(model=_MODEL, inputs=_X, constants=_W, candidate="openvino:f32"),
+        Example(model=PRODUCTS, inputs=_X, constants=_W, candidate="openvino:f32"),
     ),
 )

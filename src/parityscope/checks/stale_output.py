@@ -96,6 +96,8 @@ def _tested(scene: Scene, bench: Bench, output: str, experiment: Experiment) -> 
     if not found:
         return refuted(experiment, None, "no wrong sample is old, and the first had none before it")
     told = found[-1]
+    if why := _elsewhere(scene, output):
+        return refuted(experiment, before, why)
     if told.kind == "before" and _same_throughout(bench, output, limit):
         return refuted(
             experiment, before, "the answer is the same from the first sample on, before which there was none"
@@ -106,7 +108,7 @@ def _tested(scene: Scene, bench: Bench, output: str, experiment: Experiment) -> 
         return refuted(experiment, before, why)
     because = f"so it is on {len(found)} of {len(bench.samples)} samples looked at, whose error is up to {number(before.error)}"
     evidence = supported(experiment, before, Misfit(error=told.error, over=0.0), because)
-    finding = _finding(scene, output, told, evidence)
+    finding = _finding(scene, output, told, evidence, bench.candidate(bench.samples[-1])[output])
     return Result(evidence=evidence, finding=finding, correction=without_old(output, told.start))
 
 
@@ -126,24 +128,30 @@ def _old(bench: Bench, output: str, place: int) -> list[np.ndarray]:
     return [side[output] for side in sides if output in side]
 
 
-def _dead(scene: Scene, bench: Bench, output: str) -> str:
-    """Why a constant output may have been computed so; "" if nothing says that."""
+def _elsewhere(scene: Scene, output: str) -> str:
+    """Why an output was written, right or wrong; "" if nothing says that."""
     suspects = scene.localization.suspects if scene.localization else ()
     blamed = [one for one in suspects if (one.share or 0.0) >= _ONE_PLACE and one.site.tensor != output]
-    if blamed:
-        return f"the error arises at {blamed[0].site.tensor} and not behind it"
+    return f"the error arises at {blamed[0].site.tensor} and not behind it" if blamed else ""
+
+
+def _dead(scene: Scene, bench: Bench, output: str) -> str:
+    """Why a constant output may have been computed so; "" if nothing says that."""
     values = np.abs(np.asarray(bench.reference(bench.samples[-1])[output]))
     if values.dtype.kind == "f" and values.size and float(values.max()) < scene.storage.smallest_normal:
         return f"the values are too small for {scene.storage.name}, which rounds them to zero"
     return ""
 
 
-def _finding(scene: Scene, output: str, told: Remains, evidence: Evidence) -> Finding:
+def _finding(scene: Scene, output: str, told: Remains, evidence: Evidence, shown: np.ndarray) -> Finding:
+    # Rows whose second begins behind the end of the buffer leave the same.
+    row = told.kind == "zero" and shown.ndim > 1 and 0 < told.start <= shown.shape[-1] < shown.size
+    also = f" Rows that begin every {shown.nbytes} bytes or more, read end to end, look so too." if row else ""
     return Finding(
         code=_CODE,
         title=_TITLE,
         role="cause",
-        claim=f"Output {output} {told.words}; {evidence.because}.",
+        claim=f"Output {output} {told.words}; {evidence.because}.{also}",
         # What is old is found as it was, bit for bit or within the arithmetic; zeros may also be a computed result.
         confidence=1.0 if told.kind == "before" else 0.8,
         confidence_from="the values themselves" if told.kind == "before" else "the values; a dead layer gives such too",

@@ -11,6 +11,10 @@ off, in place of a recording, and, where its own types are half precision, simul
 agree within the FP32 noise floor. Where they do not and the candidate agrees with the other one, the reference is the cause;
 where rounding that the reference leaves out is as large as the candidate's error, that is.
 
+Where the sides agree and may be one runtime, they may share a bug of its optimizer: the model is run without it on the first
+sample. What is then far beyond rounding, and is not what another order of the sums makes, is told, and the study is
+incomplete: whether the candidate is right was not judged.
+
 What it is confused with: a candidate in a lower precision than it declares (ACC001): there the references agree.
 
 How to repair: take the reference that agrees, for example `--reference ort?optimization=disabled`; for a half-precision model
@@ -30,6 +34,7 @@ import numpy as np
 from parityscope.checks import Check, Example, Proposal, Result
 from parityscope.checks._common import number
 from parityscope.checks._reproducing import RUN_S, apart, limit_of
+from parityscope.checks._sharing import shared_bug
 from parityscope.errors import ParityError
 from parityscope.prediction import FLOAT32_ROUNDING, margin_of
 from parityscope.records import Budget, Evidence, Experiment, Finding, OfferedRepair
@@ -55,6 +60,8 @@ _TYPED = "sim"
 
 
 def _propose(scene: Scene) -> Iterator[Proposal]:
+    if scene.twice is not None:
+        yield shared_bug(scene, scene.twice, _CODE, _TITLE)
     bench = scene.bench
     if bench is None:
         return
@@ -123,7 +130,7 @@ def _judged(
     between, to_other, error, noise = seen
     output = pair.site.tensor
     # The noise floor of a half-precision model has its roundings in it: of those the size alone is asked.
-    left_out = peer == _TYPED and _AS_LARGE * error <= between <= error / _AS_LARGE
+    left_out = peer == _TYPED and error > 0 and _AS_LARGE * error <= between <= error / _AS_LARGE
     if between <= noise and not left_out:
         because = f"the references are {number(between)} apart, and FP32 noise explains {number(noise)}"
         evidence = Evidence(experiment=experiment, outcome="refutes", before=error, after=between, because=because)

@@ -64,14 +64,15 @@ def _interrupted(cause: BaseException | None) -> int:
 
 
 def _usage(error: Exception) -> int:
-    """Shows an error of the command line itself; 0 when it is something else.
+    """Says what is wrong with the command line itself, and which help lists what is right; 0 when it is something else.
 
-    typer carries a copy of click, whose exceptions have no public name but can show themselves.
+    typer carries a copy of click, whose exceptions have no public name but know their message and their command.
     """
-    show = getattr(error, "show", None)
-    if show is None or not hasattr(error, "format_message"):
+    said = getattr(error, "format_message", None)
+    if said is None:
         return 0
-    show()
+    command = getattr(getattr(error, "ctx", None), "command_path", None) or "parityscope"
+    print(f"parityscope: {' '.join(said().split())}\n  fix:   {command} --help lists what there is", file=sys.stderr)
     return Exit.UNUSABLE
 
 

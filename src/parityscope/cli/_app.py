@@ -17,29 +17,37 @@ from parityscope.cli._shared import spread
 from parityscope.errors import Exit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from types import ModuleType
 
 __all__ = ["command"]
 
-# The main road comes first in the help; the others follow by name.
-_FIRST = (
-    "diagnose",
-    "compare",
-    "localize",
-    "predict",
-    "lint",
-    "log",
-    "network",
-    "pipeline",
-    "repair",
-    "verify",
-    "evaluate",
-    "run",
-    "report",
-    "explain",
-    "list",
-    "doctor",
+# The main road comes first in the help; what has no place here follows by name, with the start of its docstring.
+_SHORT: Mapping[str, str] = {
+    "diagnose": "Is it different, where does it begin, why, what repairs it.",
+    "compare": "The outputs of two targets, or every layer, side by side.",
+    "localize": "What each layer adds to the error, and what it inherits.",
+    "predict": "What FP16, BF16, TF32 or FP8 will do, without the target.",
+    "lint": "What a model's file alone says about lower precision.",
+    "log": "A TensorRT log in words; two builds compared.",
+    "network": "TensorRT's view of a model, without a GPU.",
+    "pipeline": "A chain of models, stage by stage: the first that differs.",
+    "preprocessing": "Where two preprocessings of the same images part.",
+    "repair": "The smallest change that meets a budget, certified.",
+    "verify": "A repair proved: before and after on the real deployment.",
+    "evaluate": "The faithful error of a low-precision model, on a CPU.",
+    "run": "One target on the samples, as a recording.",
+    "report": "A study rendered again, as text, HTML, JSON or an overlay.",
+    "experiment": "One experiment of a study again, alone.",
+    "explain": "The page of a check or rule, by its code.",
+    "list": "What there is: backends, checks, rules, metrics, repairs.",
+    "doctor": "What can run here, what is missing, and how to get it.",
+    "faults": "How often a diagnosis is right, on planted faults.",
+    "new": "A working plug-in to start from.",
+}
+_EPILOG = (
+    "Start with: parityscope diagnose MODEL --candidate TARGET --inputs DATA (docs/targets.md and docs/inputs.md say what they "
+    "can be). Exit codes: 0 within policy, 1 beyond, 2 could not examine, 3 something asked for was not judged."
 )
 
 
@@ -52,8 +60,8 @@ def command() -> Callable[..., object]:
         rich_markup_mode=None,
     )
     for module in sorted(_modules(), key=_place):
-        app.command(module.NAME)(spread(module.command))
-    app.callback(invoke_without_command=True)(_version_only)
+        app.command(module.NAME, short_help=_SHORT.get(module.NAME))(spread(module.command))
+    app.callback(invoke_without_command=True, epilog=_EPILOG)(_version_only)
     return typer.main.get_command(app)
 
 
@@ -64,13 +72,14 @@ def _modules() -> Iterator[ModuleType]:
 
 
 def _place(module: ModuleType) -> tuple[int, str]:
-    return (_FIRST.index(module.NAME) if module.NAME in _FIRST else len(_FIRST)), module.NAME
+    order = list(_SHORT)
+    return (order.index(module.NAME) if module.NAME in order else len(order)), module.NAME
 
 
 def _version_only(
     context: typer.Context,
     *,
-    version: bool = typer.Option(default=False, help="Print the version and exit.", is_eager=True),
+    version: bool = typer.Option(False, "--version", help="Print the version and exit.", is_eager=True),
 ) -> None:
     if version:
         import parityscope

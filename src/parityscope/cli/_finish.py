@@ -13,14 +13,12 @@ from urllib.parse import quote
 import typer
 
 from parityscope.cli._output import terminal
-from parityscope.errors import Exit
+from parityscope.errors import EXIT_OF, Exit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 __all__ = ["exit_code", "finish", "redacted", "show", "write_study"]
-
-_EXITS = {"within": Exit.WITHIN, "beyond": Exit.BEYOND, "incomplete": Exit.INCOMPLETE}
 
 
 def finish(
@@ -33,17 +31,20 @@ def finish(
     quiet: bool,
     facts: Mapping[str, Any] | None = None,
     ladder: bool = False,
+    numbered: bool = False,
 ) -> int:
     """Examines into a scratch folder, writes study.json and report.html there, and makes it the study.
 
-    With `facts` of the run, the scratch folder of an interrupted one is resumed.
+    With `facts` of the run, the scratch folder of an interrupted one is resumed. With `numbered` a `folder` that is taken
+    gets a number.
     """
     from parityscope.report import renderer
-    from parityscope.study import prepare_folder
+    from parityscope.study import folder_of, prepare_folder
 
     wanted = renderer(format_name)
     try:
-        with prepare_folder(folder, facts) as scratch:
+        with prepare_folder(folder, facts, numbered=numbered) as scratch:
+            folder = folder_of(scratch)
             tensors = scratch / "tensors"
             document = examine(tensors)
             repaired = tensors / "repaired.onnx"
@@ -85,7 +86,7 @@ def exit_code(document: dict[str, Any]) -> int:
     """0 within, 1 beyond, 3 when nothing is beyond but something that was asked for was not judged."""
     if document["verdict"] == "within" and any(skip.get("asked") for skip in document["skipped"]):
         return Exit.INCOMPLETE
-    return _EXITS[document["verdict"]]
+    return EXIT_OF[document["verdict"]]
 
 
 def redacted(document: dict[str, Any]) -> dict[str, Any]:

@@ -71,7 +71,13 @@ def asked_options(path: Path, asked: Asked, *, settle: bool = False, tf32: bool 
     """
     from parityscope.backends import backend
     from parityscope.backends.targets import check_target, parse_target
-    from parityscope.backends.tensorrt_views import find_package, options_of, ranges_of_samples, value_of
+    from parityscope.backends.tensorrt_views import (
+        check_covered,
+        find_package,
+        options_of,
+        ranges_of_samples,
+        value_of,
+    )
 
     target = parse_target(asked.candidate)
     if target.backend != "trt" or target.option("engine"):
@@ -80,6 +86,9 @@ def asked_options(path: Path, asked: Asked, *, settle: bool = False, tf32: bool 
         )
     check_target(target, backend("trt"))
     package = find_package(asked.product or target.option("product"))
+    if tf32:
+        rest = tuple(item for item in target.options if item[0] != "tf32")
+        target = replace(target, options=(*rest, ("tf32", "on")))
     options = options_of(target, package)
     values = dict(options.values)
     for item in asked.fix or []:
@@ -91,8 +100,9 @@ def asked_options(path: Path, asked: Asked, *, settle: bool = False, tf32: bool 
     ranges = dict(options.shapes) or ranges_of_samples(sizes)
     ranges |= ranges_of_samples([o.shapes_of(asked.shapes)])
     ranges = {name: one for name, one in ranges.items() if name not in values}
+    check_covered(ranges, sizes)
     settles = settle or options.settle or bool(values)
-    return package, replace(options, shapes=ranges, values=values, settle=settles, tf32=tf32 or options.tf32)
+    return package, replace(options, shapes=ranges, values=values, settle=settles)
 
 
 def _shapes_of(path: Path, inputs: str) -> list[dict[str, tuple[int, ...]]]:

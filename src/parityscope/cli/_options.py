@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from parityscope.records import Budget
 
 ModelArgument = Annotated[Path, typer.Argument(help="The reference model (.onnx).", show_default=False)]
-CandidateOption = Annotated[str, typer.Option(help="backend[:precision][?key=value&...], e.g. openvino:f16.")]
+CandidateOption = Annotated[
+    str, typer.Option(help="backend[:precision][?key=value&...], e.g. openvino:f16 (docs/targets.md).")
+]
 ReferenceOption = Annotated[str, typer.Option(help="The reference's target.")]
-InputsOption = Annotated[str, typer.Option(help="Real samples: .npz, a folder, ... (docs/inputs.md).")]
+InputsOption = Annotated[str, typer.Option(help="Real samples: .npz, a folder, ... (docs/inputs.md) [generated].")]
 PreprocessOption = Annotated[str, typer.Option(help="file.py:function or a recipe (.toml), for a folder of images.")]
 StackedOption = Annotated[bool, typer.Option("--stacked", help="The .npz holds samples stacked on axis 0.")]
 ShapesOption = Annotated[list[str] | None, typer.Option(help="name:1x3x224x224, for raw blobs and generated inputs.")]
@@ -31,7 +33,7 @@ SamplesOption = Annotated[int | None, typer.Option(help="At most so many samples
 SeedOption = Annotated[int, typer.Option(help="Seed of generated inputs.")]
 StudyOption = Annotated[Path | None, typer.Option(help="Folder of the study [parityscope-<model>-<UTC time>].")]
 FormatOption = Annotated[str, typer.Option("--format", help="What stdout gets: text, json, html, node-data, ...")]
-DeclaredOption = Annotated[str, typer.Option(help="Arithmetic the candidate declares: f32, tf32, f16 or bf16.")]
+DeclaredOption = Annotated[str, typer.Option(help="Arithmetic the candidate declares: f32, tf32, f16, bf16 or int8.")]
 BudgetOption = Annotated[list[str] | None, typer.Option(help="METRIC=VALUE or OUTPUT:METRIC=VALUE; repeatable.")]
 PolicyOption = Annotated[Path | None, typer.Option(help="What counts as within: a .toml file (docs/policy.md).")]
 MapOption = Annotated[list[str] | None, typer.Option("--map", help="reference_name=candidate_name; repeatable.")]
@@ -43,7 +45,7 @@ PeerOption = Annotated[
 TimeOption = Annotated[str, typer.Option(help="Time for experiments, e.g. 60s.")]
 RealOption = Annotated[str, typer.Option(help="Real samples to hold the inputs against, as --inputs takes them.")]
 StateOption = Annotated[list[str] | None, typer.Option(help="OUTPUT=INPUT fed back between calls; repeatable.")]
-StepsOption = Annotated[int, typer.Option(help="Calls with --state [samples, at least 20].")]
+StepsOption = Annotated[int, typer.Option(help="Calls with --state [samples, at least 20].", show_default=False)]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress and no summary line.")]
 KeepOption = Annotated[bool, typer.Option("--keep-tensors", help="Keep the captured tensors in the study.")]
 MatchOption = Annotated[str, typer.Option(help="Outputs whose rows have no order, e.g. boxes,logits: paired first.")]
@@ -137,6 +139,10 @@ def budgets_of(items: list[str] | None) -> tuple[Budget, ...]:
         if metric not in known_metrics():
             fix = f"use one of: {', '.join(sorted(known_metrics()))}"
             raise ParityError(f"there is no metric {metric!r}", fix=fix)
+        if limit < 0 and known_metrics()[metric] == "lower":
+            raise ParityError(
+                f"--budget {item!r} can never be met: {metric} is not negative", fix=f"write --budget {head}=0"
+            )
         if (output, metric) in found:
             raise ParityError(f"--budget gives {head} twice", fix="keep one of them")
         found[output, metric] = Budget(output=output, metric=metric, limit=limit, reason="given with --budget")
@@ -171,7 +177,7 @@ def spool() -> Iterator[Path]:
 
 
 def folder_for(model: Path, study: Path | None) -> Path:
-    """Where the study goes."""
+    """Where the study goes; of two in one second, `prepare_folder` gives the later one a number."""
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     return study or Path(f"parityscope-{model.stem}-{stamp}")
 

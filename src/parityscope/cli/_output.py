@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from parityscope.errors import ParityError
+from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from parityscope.report.forms import Forms
 
-__all__ = ["check_report_file", "command_line", "hand_over", "terminal"]
+__all__ = ["check_model_file", "check_report_file", "command_line", "hand_over", "terminal"]
 
 _FORMATS_OF_SUFFIXES = {".html": "html", ".json": "json", ".txt": "text"}
 _WIDEST = 140  # columns; longer lines are hard to read (chosen)
@@ -31,6 +32,19 @@ def terminal() -> tuple[int, bool]:
     """The columns to write, and whether in colour: on a terminal, unless NO_COLOR is set."""
     color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     return min(shutil.get_terminal_size((100, 40)).columns, _WIDEST), color
+
+
+def check_model_file(path: Path) -> None:
+    """Refuses early what is no model, so that a builder's own words about it need not be understood.
+
+    Raises:
+        ParityError: there is no such file, or it is no ONNX.
+    """
+    from parityscope.case.declaring import read_message
+
+    if not path.is_file():
+        raise ParityError(f"there is no model at {path}", fix="give the path of an .onnx file")
+    read_message(path)
 
 
 def check_report_file(path: Path | None, option: str) -> None:
@@ -50,6 +64,6 @@ def check_report_file(path: Path | None, option: str) -> None:
 def hand_over(forms: Forms, document: Mapping[str, Any], format_name: str, report: Path | None = None) -> None:
     """Prints a document in one of its formats, and writes it to `report` as well if that is given."""
     if report is not None:
-        report.write_text(forms.render(document, _FORMATS_OF_SUFFIXES[report.suffix]), encoding="utf-8")
+        write_whole(report, forms.render(document, _FORMATS_OF_SUFFIXES[report.suffix]))
     width, color = terminal()
     print(forms.render(document, format_name, width=width, color=color), end="")

@@ -21,7 +21,16 @@ _CONVERT = frozenset({"openvino"})
 _DEFAULT_LIMIT = 1e-2  # chosen: a hundredth of the output's energy norm, what the documentation calls repaired
 
 
-def check_numbers(*, search_samples: int, held_out: int, margin: float, pick: int) -> None:
+def check_numbers(
+    *,
+    search_samples: int,
+    held_out: int,
+    margin: float,
+    pick: int,
+    evaluations: int,
+    sensing: int,
+    threads: int,
+) -> None:
     """Checks the numbers that have a meaning in a range only; 0 is "chosen by the search" for all of them.
 
     Raises:
@@ -32,6 +41,9 @@ def check_numbers(*, search_samples: int, held_out: int, margin: float, pick: in
         (held_out, "held-out"),
         (margin, "margin"),
         (pick, "pick"),
+        (evaluations, "evaluations"),
+        (sensing, "sensing"),
+        (threads, "threads"),
     ):
         if number < 0 or (name == "margin" and 0 < number < 1):
             raise ParityError(f"--{name} {number:g} makes no sense", fix=f"leave --{name} out, or use a larger number")
@@ -84,11 +96,11 @@ def budgets_asked(
     return found or (default,)
 
 
-def matched_of(match: str, policy: Path | None, outputs: Sequence[str]) -> tuple[str, ...]:
+def matched_of(match: str, policy: Path | None, budgets: tuple[Budget, ...], outputs: Sequence[str]) -> tuple[str, ...]:
     """Outputs whose rows have no order: of the option, else of the policy file.
 
     Raises:
-        ParityError: the model has no such output, or the policy cannot be read.
+        ParityError: the model has no such output, or none that a budget is for, or the policy cannot be read.
     """
     from parityscope.case.policy import check_outputs
     from parityscope.records import Policy
@@ -99,7 +111,7 @@ def matched_of(match: str, policy: Path | None, outputs: Sequence[str]) -> tuple
         from parityscope.study import known_metrics
 
         names = read_policy(policy, known_metrics()).policy.matched
-    check_outputs(Policy(matched=names), outputs)
+    check_outputs(Policy(budgets=budgets, matched=names), outputs)
     return names
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
+from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +34,7 @@ def write_plan_file(path: Path, outcome: Outcome, task: Task) -> None:
     """Writes the plan that `--plan` takes."""
     from parityscope.repairs.plan import plan_text
 
-    path.write_text(plan_text(task.model, task.budgets, outcome), encoding="utf-8")
+    write_whole(path, plan_text(task.model, task.budgets, outcome))
 
 
 def check_settings(kinds: list[str], output: Path | None) -> None:
@@ -71,6 +72,6 @@ def write_settings(kinds: list[str], outcome: Outcome, output: Path) -> tuple[Sk
         if path.exists():
             raise ParityError(f"{path} exists already", where=str(path), fix="remove it, or choose another -o")
         text = written.text.replace(written.filename, path.name).replace(_PLACEHOLDER, output.name)
-        path.write_text(text, encoding="utf-8")
+        write_whole(path, text)
         notes.extend(written.notes)
     return tuple(notes)

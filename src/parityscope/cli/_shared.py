@@ -128,6 +128,7 @@ def examined(shared: Shared, settings: Settings, *, ladder: bool = False) -> int
             redact=shared.redact,
             quiet=shared.quiet,
             ladder=ladder,
+            numbered=shared.study is None,
             # Only what was recorded or noted of intermediate tensors is worth going on from.
             facts=run_facts(asked.case, asked.reference, asked.candidate) if settings.layers else None,
         )

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from parityscope.cli import _options as o
 from parityscope.cli._shared import Shared, examined
+
+if TYPE_CHECKING:
+    from parityscope.records import Target
 
 __all__ = ["NAME", "command"]
 
@@ -21,12 +26,11 @@ def command(
     steps: o.StepsOption = 0,
 ) -> int:
     """Says whether the candidate differs, where that begins, why, and what would repair it."""
-    from parityscope.backends.targets import parse_target
     from parityscope.study import Settings
 
     settings = Settings(
         seconds=o.seconds_of(time),
-        peer=parse_target(peer) if peer else None,
+        peer=_peer(peer),
         real=real,
         stacked=shared.stacked,
         preprocess=shared.preprocess,
@@ -34,3 +38,15 @@ def command(
         steps=steps,
     )
     return examined(shared, settings, ladder=ladder)
+
+
+def _peer(text: str) -> Target | None:
+    """The target that is named; refused here, since a candidate that is within is held against none."""
+    if not text:
+        return None
+    from parityscope.backends import backend
+    from parityscope.backends.targets import check_target, parse_target
+
+    target = parse_target(text)
+    check_target(target, backend(target.backend))
+    return target

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 from dataclasses import asdict
 from importlib.metadata import distributions
@@ -32,6 +33,15 @@ _PACKAGES = (
     "nvidia-cuda-runtime",
     "nvidia-cudnn",
 )
+# Variables that decide which GPU and which libraries are found. They are no facts to compare: paths differ between machines.
+_PLACES = (
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_MODULE_LOADING",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+)
 _INDENT = 16
 
 
@@ -50,7 +60,7 @@ def command(*, format_name: Annotated[str, typer.Option("--format", help="text o
 def examine_machine() -> dict[str, Any]:
     """The facts as plain data."""
     import parityscope
-    from parityscope.backends import backends
+    from parityscope.backends import backends, probed
     from parityscope.backends._environment import cpu_facts, machine_facts
     from parityscope.backends._gpu import find_driver
     from parityscope.environment import conflicts
@@ -58,7 +68,7 @@ def examine_machine() -> dict[str, Any]:
 
     states: dict[str, dict[str, Any]] = {}
     for name, found in backends().items():
-        probe = found.probe()
+        probe = probed(found)
         states[name] = {
             "title": found.title,
             "version": probe.version,
@@ -88,6 +98,7 @@ def examine_machine() -> dict[str, Any]:
         "parityscope": parityscope.__version__,
         "python": platform.python_version(),
         "os": platform.platform(),
+        "variables": {name: os.environ[name] for name in _PLACES if name in os.environ},
         "cpu": cpu_facts(),
         "gpu": asdict(driver),
         "packages": packages,
@@ -116,8 +127,10 @@ def _linked(states: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
     if torch[:1].isdigit():
         found["torch"] = int(torch.partition(".")[0])
     if not states["ort"]["problem"]:
-        from onnxruntime.capi import build_and_package_info as told
-
+        try:
+            from onnxruntime.capi import build_and_package_info as told
+        except ImportError:  # builds before 1.12, and those that others made
+            return found
         version = str(getattr(told, "cuda_version", ""))
         if version[:1].isdigit():
             found["onnxruntime-gpu"] = int(version.partition(".")[0])
@@ -136,7 +149,9 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
             yield f"{'':{_INDENT}} fix: {state['fix']}"
         for key, value in state["facts"].items():
             yield f"{'':{_INDENT}} {key}: {value}"
-    yield "\nwhat each really computes in:"
+    for name, value in found["variables"].items():
+        yield f"{name} is set: {value!r}"
+    yield "\nwhat each really computes in:" + ("" if found["arithmetic"] else " nothing that runs a model is installed")
     for one in found["arithmetic"]:
         tf32 = "" if one["tf32"] == "none" else f", TF32 {one['tf32']}"
         yield f"{one['target']:{_INDENT}} {one['computes']}{tf32}: {one['because']}"

@@ -78,7 +78,15 @@ def command(
                 )
                 return _told(document, sides, _claims(asked, sides))
 
-            return finish(o.folder_for(model, study), format_name, work, keep_tensors=False, redact=redact, quiet=quiet)
+            return finish(
+                o.folder_for(model, study),
+                format_name,
+                work,
+                keep_tensors=False,
+                redact=redact,
+                quiet=quiet,
+                numbered=study is None,
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,8 +20,11 @@ def command(code: Annotated[str, typer.Argument(help="A code, e.g. RNG001.", sho
     from parityscope.logs.pages import log_codes, log_page
 
     checked, linted, logged = checks(), rules(), log_codes()
-    if code not in checked and code not in linted and code not in logged:
-        known = ", ".join(sorted((*checked, *linted, *logged)))
-        raise ParityError(f"there is no check or rule {code!r}", fix=f"use one of: {known}")
+    known = sorted((*checked, *linted, *logged))
+    asked, code = code, code.upper()
+    if code not in known:
+        family = [one for one in known if one[:3] == code[:3]]
+        fix = f"use one of: {', '.join(family)}" if family else "parityscope list checks and list rules name them all"
+        raise ParityError(f"there is no check or rule {asked!r}", fix=fix)
     print(check_page(code) if code in checked else rule_page(code) if code in linted else log_page(code))
     return Exit.WITHIN

@@ -14,14 +14,12 @@ from parityscope.cli import _options as o
 from parityscope.cli._contained import contained
 from parityscope.cli._networked import Asked, NetworkOption, networked
 from parityscope.cli._output import check_report_file, command_line, hand_over
-from parityscope.errors import Exit
+from parityscope.errors import EXIT_OF
+from parityscope.records import ROLES
 
 __all__ = ["NAME", "command"]
 
 NAME = "lint"
-
-_ROLES = ("cause", "contributing", "information")
-_EXITS = {"within": Exit.WITHIN, "beyond": Exit.BEYOND, "incomplete": Exit.INCOMPLETE}
 
 
 def command(
@@ -58,11 +56,11 @@ def _told(
     if network is not None:
         asked, log = network
         _, more = networked(model, asked, version=parityscope.__version__, command=command_line(), log=log)
-        ordered = sorted((*found.findings, *more), key=lambda finding: _ROLES.index(finding.role))
+        ordered = sorted((*found.findings, *more), key=lambda finding: ROLES.index(finding.role))
         found = replace(found, findings=tuple(ordered))
     held = document(found, version=parityscope.__version__, command=command_line())
     hand_over(FORMS, held, format_name, output)
     if not quiet:
         counts = ", ".join(f"{count} {role}" for role, count in held["counts"].items())
         print(counts + (f"; the report is {output}" if output else ""), file=sys.stderr)
-    return _EXITS[held["verdict"]]
+    return EXIT_OF[held["verdict"]]

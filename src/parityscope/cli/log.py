@@ -2,44 +2,97 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from parityscope.cli import _options as o
 from parityscope.cli._output import check_report_file, command_line, hand_over
-from parityscope.errors import Exit
+from parityscope.errors import EXIT_OF, ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from parityscope.logs import Log, LogPair
 
 __all__ = ["NAME", "command"]
 
 NAME = "log"
 
-_EXITS = {"within": Exit.WITHIN, "beyond": Exit.BEYOND, "incomplete": Exit.INCOMPLETE}
-
 
 def command(
-    file: Annotated[Path, typer.Argument(help="A log of trtexec, Polygraphy or TensorRT.", show_default=False)],
-    other: Annotated[Path | None, typer.Argument(help="Another build's log, to compare with.")] = None,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="A log of trtexec, Polygraphy or TensorRT, or an engine's layers (trtexec --exportLayerInfo).",
+            show_default=False,
+        ),
+    ],
+    other: Annotated[Path | None, typer.Argument(help="Another build's, to compare with.")] = None,
     *,
+    profile: Annotated[
+        list[Path] | None,
+        typer.Option(help="Times of layers (trtexec --exportProfile), once for each FILE."),
+    ] = None,
+    node_times: Annotated[
+        Path | None, typer.Option(help="With two builds: each node's times, for `repair --profile` (.json).")
+    ] = None,
     format_name: Annotated[str, typer.Option("--format", help="What stdout gets: text, json or html.")] = "text",
     output: Annotated[Path | None, typer.Option("-o", "--output", help="A .html, .json or .txt file as well.")] = None,
     quiet: o.QuietOption = False,
 ) -> int:
     """Reads logs of TensorRT builds and explains what matters in them; exit code 1 if there is a cause."""
     import parityscope
-    from parityscope.logs import compare_logs, find, find_pair, read_log
+    from parityscope.logs import compare_logs, find, find_pair
     from parityscope.report.log import FORMS, document
 
     FORMS.check(format_name)
     check_report_file(output, "-o")
-    log = read_log(file)
-    pair = compare_logs(log, read_log(other)) if other is not None else None
+    logs = _read([file, *([other] if other is not None else [])], profile or [])
+    log = logs[0]
+    pair = compare_logs(*logs) if len(logs) > 1 else None
+    if node_times is not None:
+        _write_times(pair, node_times)
     findings = find_pair(pair) if pair else find(log)
     held = document(log, findings, version=parityscope.__version__, command=command_line(), pair=pair)
     hand_over(FORMS, held, format_name, output)
     if not quiet:
         counts = ", ".join(f"{count} {role}" for role, count in held["counts"].items())
         print(counts + (f"; the report is {output}" if output else ""), file=sys.stderr)
-    return _EXITS[held["verdict"]]
+    return EXIT_OF[held["verdict"]]
+
+
+def _read(files: Sequence[Path], profiles: Sequence[Path]) -> list[Log]:
+    from parityscope.logs import read_log
+
+    if profiles and len(profiles) != len(files):
+        raise ParityError(
+            f"there are {len(files)} builds and {len(profiles)} of --profile", fix="give --profile once for each FILE"
+        )
+    if not profiles and not any(path.suffix == ".json" for path in files):
+        return [read_log(path) for path in files]
+    from parityscope.backends.tensorrt_views import log_of_layer_info, with_profile
+
+    logs = [log_of_layer_info(path) if path.suffix == ".json" and path.is_file() else read_log(path) for path in files]
+    return [with_profile(log, path) for log, path in zip(logs, profiles, strict=True)] if profiles else logs
+
+
+def _write_times(pair: LogPair | None, path: Path) -> None:
+    from parityscope.logs import node_times
+
+    if pair is None:
+        raise ParityError("--node-times needs two builds", fix="parityscope log FP32 FP16 --node-times times.json")
+    found = node_times(pair)
+    held = {
+        "nodes": {name: {"f32": full, found.format: low} for name, (full, low) in found.nodes.items()},
+        "seconds of layers of no node": {"f32": found.unattributed[0], found.format: found.unattributed[1]},
+    }
+    try:
+        path.write_text(json.dumps(held, indent=1), encoding="utf-8")
+    except OSError as error:
+        raise ParityError(
+            f"{path.name} cannot be written: {error}", where=str(path), fix="name another file"
+        ) from error

@@ -12,7 +12,7 @@ import typer
 from parityscope.cli import _options as o
 from parityscope.cli._contained import contained
 from parityscope.cli._networked import Asked, FixOption, SettleOption, asked_options
-from parityscope.cli._output import check_report_file, command_line, hand_over
+from parityscope.cli._output import check_model_file, check_report_file, command_line, hand_over
 from parityscope.errors import Exit, ParityError
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def command(
 
     FORMS.check(format_name)
     check_report_file(output, "-o")
+    check_model_file(model)
     if settled is not None and settled.exists():
         raise ParityError(f"{settled} exists already", where=str(settled), fix="choose another --settled, or remove it")
 

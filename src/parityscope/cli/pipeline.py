@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +11,7 @@ import typer
 
 from parityscope.cli import _options as o
 from parityscope.cli._output import command_line
-from parityscope.errors import Exit, ParityError
+from parityscope.errors import EXIT_OF, ParityError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["NAME", "command"]
 
 NAME = "pipeline"
-_EXITS = {"within": Exit.WITHIN, "beyond": Exit.BEYOND, "incomplete": Exit.INCOMPLETE}
 
 
 def command(
@@ -36,15 +34,14 @@ def command(
 ) -> int:
     """Holds every stage of a chain against its reference on what it was given, and examines the first that differs."""
     from parityscope.report._pipeline import pipeline_as_text
-    from parityscope.study import Settings, examine_pipeline, prepare_folder, read_pipeline
+    from parityscope.study import Settings, examine_pipeline, folder_of, prepare_folder, read_pipeline
 
     if format_name not in {"text", "json"}:
         raise ParityError(f"pipeline has no format {format_name!r}", fix="use --format text|json")
     pipeline = read_pipeline(file)
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    folder = study or Path(f"parityscope-{file.stem}-{stamp}")
     settings = Settings(seconds=o.seconds_of(time), memory=o.size_of(memory), command=command_line())
-    with prepare_folder(folder, None) as scratch:
+    with prepare_folder(o.folder_for(file, study), numbered=study is None) as scratch:
+        folder = folder_of(scratch)
         progress = o.progress_for(quiet=quiet)
         document, found = examine_pipeline(
             pipeline, folder=scratch / "tensors", samples=samples, settings=settings, progress=progress
@@ -56,7 +53,7 @@ def command(
     if not quiet:
         where = f"; {document['first']} is examined in {folder / 'report.html'}" if found else ""
         print(f"{document['verdict']}; the stages are in {folder / 'pipeline.json'}{where}", file=sys.stderr)
-    return _EXITS[document["verdict"]]
+    return EXIT_OF[document["verdict"]]
 
 
 def _write(folder: Path, document: Mapping[str, Any], found: dict[str, Any] | None, *, keep_tensors: bool) -> None:

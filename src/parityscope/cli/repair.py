@@ -46,15 +46,19 @@ def command(
     policy: o.PolicyOption = None,
     match: o.MatchOption = "",
     floor: Annotated[float | None, typer.Option(help="Absolute floor of rel_l2, a root mean square.")] = None,
-    search_samples: Annotated[int, typer.Option(help="Samples to search on [4; up to 64 where 59 are left].")] = 0,
-    held_out: Annotated[int, typer.Option(help="Samples to certify on [all others].")] = 0,
+    search_samples: Annotated[
+        int, typer.Option(help="Samples to search on [4; up to 64 where 59 are left].", show_default=False)
+    ] = 0,
+    held_out: Annotated[int, typer.Option(help="Samples to certify on [all others].", show_default=False)] = 0,
     margin: Annotated[
-        float, typer.Option(help="Divides the budget while searching [1.3, with few samples 1.5].")
+        float, typer.Option(help="Divides the budget while searching [1.3, with few samples 1.5].", show_default=False)
     ] = 0.0,
-    evaluations: Annotated[int, typer.Option(help="End the search after so many evaluations.")] = 0,
-    sensing: Annotated[int, typer.Option(help="Evaluations for sensitivities at most [one a node].")] = 0,
+    evaluations: Annotated[int, typer.Option(help="End the search after so many evaluations.", show_default=False)] = 0,
+    sensing: Annotated[
+        int, typer.Option(help="Evaluations for sensitivities at most [one a node].", show_default=False)
+    ] = 0,
     time: o.TimeOption = "",
-    pick: Annotated[int, typer.Option(help="Take this row of the Pareto front.")] = 0,
+    pick: Annotated[int, typer.Option(help="Take this row of the Pareto front.", show_default=False)] = 0,
     types: Annotated[
         str, typer.Option(help="strong: types and Casts; f32: for runtimes that convert [by target].")
     ] = "",
@@ -70,7 +74,9 @@ def command(
     shapes: o.ShapesOption = None,
     samples: o.SamplesOption = None,
     seed: o.SeedOption = 0,
-    threads: Annotated[int, typer.Option(help="Threads inside an operator [the runtime's choice].")] = 0,
+    threads: Annotated[
+        int, typer.Option(help="Threads inside an operator [the runtime's choice].", show_default=False)
+    ] = 0,
     format_name: Annotated[str, typer.Option("--format", help="What stdout gets: text, json or html.")] = "text",
     memory: o.MemoryOption = "512MiB",
     quiet: o.QuietOption = False,
@@ -83,7 +89,15 @@ def command(
     FORMS.check(format_name)
     plan_file = plan_path(output, write_plan)
     check_report_file(report, "--report")
-    check_numbers(search_samples=search_samples, held_out=held_out, margin=margin, pick=pick)
+    check_numbers(
+        search_samples=search_samples,
+        held_out=held_out,
+        margin=margin,
+        pick=pick,
+        evaluations=evaluations,
+        sensing=sensing,
+        threads=threads,
+    )
     check_settings(settings or [], output)
     functions = functions_of(metric)
     budgets = budgets_asked(budget, functions, policy)
@@ -107,7 +121,7 @@ def command(
             budgets=budgets,
             functions=functions,
             floor=floor,
-            matched=matched_of(match, policy, [value.name for value in read.outputs]),
+            matched=matched_of(match, policy, budgets, [value.name for value in read.outputs]),
             search_samples=search_samples,
             held_out=held_out,
             margin=margin,
@@ -131,8 +145,15 @@ def command(
             notes = write_settings(settings, outcome, output)
             outcome = replace(outcome, skipped=(*outcome.skipped, *notes))
         document = _document(outcome, task, output)
-    # A search that ended before it found anything has no plan.
-    if plan_file is not None and outcome.chosen is not None and outcome.verdict != "infeasible" and plan is None:
+    # A search that ended before it found anything has no plan, nor has a model that needs no change.
+    changes = bool(outcome.kept or outcome.edits or outcome.scales)
+    if (
+        plan_file is not None
+        and changes
+        and outcome.chosen is not None
+        and outcome.verdict != "infeasible"
+        and plan is None
+    ):
         write_plan_file(plan_file, outcome, task)
     hand_over(FORMS, document, format_name, report)
     if not quiet:

@@ -9,6 +9,7 @@ import typer
 
 from parityscope.cli import _options as o
 from parityscope.errors import Exit, ParityError
+from parityscope.whole_files import write_whole
 
 __all__ = ["NAME", "command"]
 
@@ -32,9 +33,9 @@ def command(
     document = dict(load_study(study, kinds=("", "verification")).document)
     if document.get("kind") == "verification":
         text = verification.render(document, format_name)
-        print(text, end="") if output is None else output.write_text(text, encoding="utf-8")
+        print(text, end="") if output is None else write_whole(output, text)
     elif output is None:
         show(document, renderer(format_name).name, ladder=ladder)
     else:
-        output.write_text(renderer(format_name).render(document), encoding="utf-8")
+        write_whole(output, renderer(format_name).render(document))
     return Exit.WITHIN

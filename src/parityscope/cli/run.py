@@ -35,12 +35,19 @@ def command(
     quiet: o.QuietOption = False,
 ) -> int:
     """Runs one target and writes `inputs/` and `outputs/`, one file a sample (`saved?path=FOLDER` reads them)."""
-    from parityscope.backends.recording import Request, model_of, observable, record
+    from parityscope.backends.opening import model_of
+    from parityscope.backends.recording import Request, observable, record
     from parityscope.case.formats.exporting import WRITERS, Written, write_sample
     from parityscope.study import Question, posed, prepare_folder
 
     if written not in WRITERS:
         raise ParityError(f"there is no format {written!r}", fix=f"write --format {', '.join(WRITERS)}")
+    if output.exists():
+        raise ParityError(
+            f"{output} exists already, and a recording is never overwritten",
+            where=str(output),
+            fix=f"choose another -o, or remove it: rm -r {output}",
+        )
     budget = o.size_of(memory)
     question = Question(
         model=model,

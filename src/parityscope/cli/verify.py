@@ -58,7 +58,7 @@ def command(
 ) -> int:
     """Proves a repair: 0 improved or within budget, 1 worse or a budget missed, 3 not proved."""
     from parityscope.report.verification import FORMS
-    from parityscope.study import Question, prepare_folder
+    from parityscope.study import Question, folder_of, prepare_folder
     from parityscope.verification import Settings
 
     FORMS.check(format_name)
@@ -80,7 +80,8 @@ def command(
     settings = Settings(metrics=tuple(map(_chosen, metric or [])), seed=seed, timing=timing, floor=floor)
     folder = o.folder_for(model, study)
     try:
-        with prepare_folder(folder) as scratch:
+        with prepare_folder(folder, numbered=study is None) as scratch:
+            folder = folder_of(scratch)
             document = _document(question, before, settings, labels, quiet=quiet)
             write_study(scratch, document, FORMS.as_html)
     except KeyboardInterrupt as interrupt:

@@ -17,12 +17,13 @@ import importlib
 from parityscope.comparison._channels import CHANNEL_FLOOR, Channels, ChannelSummary, summarize_channels
 from parityscope.comparison._histogram import QUANTILE_BOUND, Histogram, Sketch
 from parityscope.comparison._layout import channel_axis
+from parityscope.comparison._merging import merge
 from parityscope.comparison._metric import Metric, measurements
 from parityscope.comparison._plain import from_plain, to_plain
-from parityscope.comparison._scores import Scores, can_be_scores
+from parityscope.comparison._scores import Scores, can_be_scores, likely_scores
 from parityscope.comparison.measure import measure_pair
 from parityscope.comparison.replayed import ReplayStatistics, measure_replay
-from parityscope.comparison.statistics import Exact, Floats, Moments, Statistics, merge, scaled
+from parityscope.comparison.statistics import Exact, Floats, Moments, Statistics, scaled
 
 # The folder has the function's name: imported later, it would take the function's place here.
 importlib.import_module("parityscope.comparison.metrics")
@@ -45,6 +46,7 @@ __all__ = [
     "can_be_scores",
     "channel_axis",
     "from_plain",
+    "likely_scores",
     "measure_pair",
     "measure_replay",
     "measurements",

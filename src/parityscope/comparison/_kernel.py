@@ -1,4 +1,4 @@
-"""The compiled loop that reads two tensors, with what `_replay_kernel` shares of it.
+"""The compiled loop that reads two tensors.
 
 Everything is accumulated in float64 while a block lies in the L1 cache.
 
@@ -10,17 +10,13 @@ Two kinds of loops stand apart. `_widen`, `_subtract` and the replay's `_split` 
 sums may be reassociated, and never with the "no NaN" or "no infinity" flags. Non-finite values are found by the bits of their
 exponent, which no floating-point flag can optimise away, and are taken out of a block before it is summed.
 
-The text of both files is what `_native` knows the machine code by. Nothing is allocated and nothing raised here: the
+The text of the kernels' files is what `_native` knows the machine code by. Nothing is allocated and nothing raised here: the
 machine code must run without numba.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
-
 import numpy as np
-from numba import njit
 
 from parityscope.comparison._bins import (
     BINS_PER_OCTAVE,
@@ -30,37 +26,22 @@ from parityscope.comparison._bins import (
     SKETCH_WIDTH,
     VALUE_BINS,
 )
+from parityscope.comparison._loops import (
+    MAGNITUDE,
+    NONFINITE,
+    add_channels,
+    add_scattered,
+    agree,
+    compiled,
+    first_with,
+    is_nonfinite,
+    largest_bits,
+)
 
-__all__ = [
-    "NONFINITE",
-    "add_channels",
-    "add_scattered",
-    "agree",
-    "compiled",
-    "first_with",
-    "is_nonfinite",
-    "largest_bits",
-    "measure_block",
-]
+__all__ = ["measure_block"]
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-_MAGNITUDE = np.int64(0x7FFF_FFFF_FFFF_FFFF)
-NONFINITE = np.int64(0x7FF0_0000_0000_0000)  # all bits of the exponent set
 _SHIFT = 52 - MANTISSA_BITS
 _FIRST_BIN = (1023 - OCTAVES) * BINS_PER_OCTAVE - 1
-_SHORT = 16  # runs below this length cost more to cut out than to sum one by one (measured)
-
-
-def compiled(*, reassociate: bool = False) -> Callable[[F], F]:
-    """Compiles with numba; `reassociate` lets sums be taken in any order."""
-    fastmath: set[str] = {"reassoc", "contract", "nsz"} if reassociate else set()
-
-    def decorate(function: F) -> F:
-        # numpy's model of errors: a division by zero raises nothing, so that no code for raising is made.
-        return cast("F", njit(nogil=True, fastmath=fastmath, error_model="numpy")(function))
-
-    return decorate
 
 
 @compiled()
@@ -73,34 +54,6 @@ def _widen(source: np.ndarray, wide: np.ndarray) -> None:
 def _subtract(candidate: np.ndarray, reference: np.ndarray, error: np.ndarray) -> None:
     for i in range(error.shape[0]):
         error[i] = candidate[i] - reference[i]
-
-
-@compiled()
-def largest_bits(bits: np.ndarray) -> np.int64:
-    """The bits of the largest magnitude, which order like the magnitudes; from `NONFINITE` on one is not finite."""
-    largest = np.int64(0)
-    for i in range(bits.shape[0]):
-        largest = max(largest, bits[i] & _MAGNITUDE)
-    return largest
-
-
-@compiled()
-def first_with(bits: np.ndarray, wanted: np.int64) -> int:
-    for i in range(bits.shape[0]):
-        if bits[i] & _MAGNITUDE == wanted:
-            return i
-    return -1
-
-
-@compiled()
-def is_nonfinite(bits: np.int64) -> np.bool:
-    return (bits & _MAGNITUDE) >= NONFINITE
-
-
-@compiled()
-def agree(one: np.int64, other: np.int64) -> np.bool | bool:
-    """Whether two non-finite values are the same infinity or both NaN (of any payload)."""
-    return one == other or ((one & _MAGNITUDE) > NONFINITE and (other & _MAGNITUDE) > NONFINITE)
 
 
 @compiled(reassociate=True)
@@ -135,7 +88,7 @@ def _range(bits: np.ndarray, extremes: np.ndarray) -> None:
     high = extremes[1]
     for i in range(bits.shape[0]):
         key = bits[i]
-        key = key ^ ((key >> 63) & _MAGNITUDE)
+        key = key ^ ((key >> 63) & MAGNITUDE)
         low = min(low, key)
         high = max(high, key)
     extremes[0] = low
@@ -168,7 +121,7 @@ def _sketch_bins(bits: np.ndarray, bins: np.ndarray, extremes: np.ndarray, count
     high = np.int64(0)
     zeros = np.int64(0)
     for i in range(bits.shape[0]):
-        magnitude = bits[i] & _MAGNITUDE
+        magnitude = bits[i] & MAGNITUDE
         zeros += np.int64(magnitude == 0)
         at = min(max((magnitude >> _SHIFT) - _FIRST_BIN, 0), SKETCH_WIDTH - 1)
         low = min(low, at)
@@ -195,58 +148,6 @@ def _count(bins: np.ndarray, histogram: np.ndarray) -> None:
         histogram[3, bins[i + 3]] += 1
     for i in range(whole, bins.shape[0]):
         histogram[0, bins[i]] += 1
-
-
-@compiled(reassociate=True)
-def _square_sum(values: np.ndarray) -> float:
-    total = 0.0
-    for i in range(values.shape[0]):
-        total += values[i] * values[i]
-    return total
-
-
-@compiled()
-def _add_squares(values: np.ndarray, totals: np.ndarray) -> None:
-    for i in range(values.shape[0]):
-        totals[i] += values[i] * values[i]
-
-
-@compiled()
-def add_channels(error: np.ndarray, reference: np.ndarray, first: int, inner: int, squares: np.ndarray) -> None:
-    """Adds squares of a block that starts at flat index `first` to its channels: errors to row 0, reference to 1."""
-    channels = squares.shape[1]
-    n = error.shape[0]
-    done = 0
-    channel = (first // inner) % channels
-    run = inner - first % inner
-    if inner == 1 and channels >= _SHORT:  # channels lie side by side: the inner loop runs over channels
-        while done < n:
-            run = min(n - done, channels - channel)
-            _add_squares(error[done : done + run], squares[0, channel : channel + run])
-            _add_squares(reference[done : done + run], squares[1, channel : channel + run])
-            done += run
-            channel = 0
-    elif inner >= _SHORT:
-        while done < n:
-            end = min(n, done + run)
-            squares[0, channel] += _square_sum(error[done:end])
-            squares[1, channel] += _square_sum(reference[done:end])
-            done = end
-            run = inner
-            channel = channel + 1 if channel + 1 < channels else 0
-    else:
-        for i in range(n):
-            add_scattered(error[i], reference[i], channel, squares)
-            run -= 1
-            if run == 0:
-                run = inner
-                channel = channel + 1 if channel + 1 < channels else 0
-
-
-@compiled()
-def add_scattered(error: float, reference: float, channel: int, squares: np.ndarray) -> None:
-    squares[0, channel] += error * error
-    squares[1, channel] += reference * reference
 
 
 @compiled()

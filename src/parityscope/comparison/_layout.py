@@ -94,7 +94,10 @@ def layout_of(shape: tuple[int, ...], channel_axis: int | None) -> Layout:
 
 
 def flat(array: np.ndarray) -> np.ndarray:
-    """`array` as one read-only, C-contiguous row. Always read-only: each kernel is then compiled for one type only."""
+    """`array`, of any shape and dtype, as one row (n,) that is read-only and C-contiguous; a view where it can be.
+
+    Always read-only: each kernel is then compiled for one type only.
+    """
     row = np.ascontiguousarray(array).view(np.ndarray).reshape(-1)
     row.flags.writeable = False
     return row

@@ -17,7 +17,6 @@ import functools
 import hashlib
 import os
 import sys
-import tempfile
 import threading
 from importlib.metadata import version
 from pathlib import Path
@@ -26,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parityscope.comparison._bins import BLOCK, LANES, SKETCH_WIDTH, VALUE_BINS
+from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -208,7 +208,7 @@ def _identity(name: str, element: str, key: str) -> str:
     import llvmlite.binding as llvm
 
     text = hashlib.sha256()
-    for file in ("_kernel.py", "_replay_kernel.py", "_bins.py", "_native.py"):
+    for file in ("_kernel.py", "_replay_kernel.py", "_loops.py", "_bins.py", "_native.py"):
         text.update(Path(__file__).with_name(file).read_bytes())
     facts = [version("numba"), version("llvmlite"), sys.platform, llvm.get_host_cpu_name()]
     facts += [llvm.get_host_cpu_features().flatten()]
@@ -227,9 +227,7 @@ def _keep(identity: str, content: bytes) -> None:
     for folder in _folders():
         with contextlib.suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
-                file.write(hashlib.sha256(content).digest() + content)
-            Path(file.name).replace(folder / identity)
+            write_whole(folder / identity, hashlib.sha256(content).digest() + content)
             return
 
 

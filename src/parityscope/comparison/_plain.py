@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from parityscope.comparison._bins import VALUE_OFFSET
 from parityscope.comparison._channels import Channels, summarize_channels, trim_channels
 from parityscope.comparison._histogram import Histogram, Sketch
 from parityscope.comparison._scores import Scores
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["WORST_CHANNELS", "from_plain", "to_plain"]
 
 WORST_CHANNELS = 8  # chosen: what a reader looks at
-_VALUE_OFFSET = 4096  # see statistics.Floats
 _LARGEST_SKETCH = 1 << 24  # bytes; the whole range of float64 in bins of 1/64 octave is 2 MiB
 
 
@@ -157,7 +157,7 @@ def _plain_values(histogram: Histogram) -> dict[str, Any]:
     bins, counts = histogram.bins, histogram.counts
     sides = {}
     for name, held, sign in (("negative", bins < 0, -1), ("positive", bins > 0, 1)):
-        side = Histogram(bins=(sign * bins[held] - _VALUE_OFFSET)[::sign], counts=counts[held][::sign])
+        side = Histogram(bins=(sign * bins[held] - VALUE_OFFSET)[::sign], counts=counts[held][::sign])
         sides[name] = _dense(side)
     return {"zero": int(counts[bins == 0].sum()), **sides}
 
@@ -166,7 +166,7 @@ def _values(plain: Mapping[str, Any]) -> Histogram:
     bins, counts = [0], [plain["zero"]]
     for name, sign in (("negative", -1), ("positive", 1)):
         first = plain[name]["first"]
-        bins += [sign * (_VALUE_OFFSET + first + at) for at in range(len(plain[name]["counts"]))]
+        bins += [sign * (VALUE_OFFSET + first + at) for at in range(len(plain[name]["counts"]))]
         counts += plain[name]["counts"]
     numbers, totals = np.array(bins, np.int64), np.array(counts, np.int64)
     order = np.argsort(numbers)

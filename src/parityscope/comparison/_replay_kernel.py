@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from parityscope.comparison._bins import BLOCK
-from parityscope.comparison._kernel import (
+from parityscope.comparison._loops import (
     NONFINITE,
     add_channels,
     add_scattered,

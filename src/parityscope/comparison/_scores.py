@@ -17,9 +17,11 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["SCORE_AXIS", "Scores", "can_be_scores", "merge_scores", "score_rows"]
+__all__ = ["SCORE_AXIS", "Scores", "can_be_scores", "likely_scores", "merge_scores", "score_rows"]
 
 SCORE_AXIS = (2, 100_000)  # classes; chosen: one score is no choice, and beyond this the axis is no vocabulary
+# (batch, class) or (batch, position, class); a map of rank 4 has pixels on its last axis, not classes.
+_MOST_AXES = 3
 _TOP = 5
 _ROWS_AT_ONCE = 1 << 18  # elements: 2 MiB of float64 on each side
 # Rounding n probabilities moves their sum by a random walk of steps of u (their own rounding, and that of the softmax
@@ -46,6 +48,11 @@ def can_be_scores(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
     from parityscope.comparison._layout import kind_of
 
     return bool(shape) and SCORE_AXIS[0] <= shape[-1] <= SCORE_AXIS[1] and kind_of(dtype) == "float"
+
+
+def likely_scores(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
+    """Whether a tensor is taken for scores where nobody says what it holds."""
+    return len(shape) <= _MOST_AXES and can_be_scores(dtype, shape)
 
 
 def score_rows(reference: np.ndarray, candidate: np.ndarray) -> Scores:

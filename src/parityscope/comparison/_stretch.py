@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parityscope.comparison._bins import BINS_PER_OCTAVE, LANES, OCTAVES, SKETCH_WIDTH, VALUE_BINS
+from parityscope.comparison._bins import (
+    BINS_PER_OCTAVE,
+    LANES,
+    NOWHERE,
+    OCTAVES,
+    SKETCH_WIDTH,
+    VALUE_BINS,
+    VALUE_OFFSET,
+)
 from parityscope.comparison._channels import Channels
 from parityscope.comparison._histogram import Histogram, Sketch
 from parityscope.comparison._layout import Layout, blocks
@@ -25,10 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Rows", "index_in", "measure_stretch"]
 
-_NOWHERE = 1 << 62  # above every flat index
 _MAGNITUDE = 0x7FFF_FFFF_FFFF_FFFF
 _BIAS = 1023
-_VALUE_OFFSET = 4096  # bins of values are +-(4096 + exponent), see statistics.Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -63,8 +69,8 @@ def measure_stretch(rows: Rows, start: int, stop: int) -> tuple[Floats, Channels
     channels = rows.layout.channels
     moments = np.zeros(10)
     counts = np.zeros(7, np.int64)
-    counts[6] = _NOWHERE
-    extremes = np.array([_MAGNITUDE, -_MAGNITUDE, SKETCH_WIDTH, 0, 0, _NOWHERE, _MAGNITUDE, -_MAGNITUDE], np.int64)
+    counts[6] = NOWHERE
+    extremes = np.array([_MAGNITUDE, -_MAGNITUDE, SKETCH_WIDTH, 0, 0, NOWHERE, _MAGNITUDE, -_MAGNITUDE], np.int64)
     squares = np.zeros((2, channels))
     disagreeing = np.zeros(channels, np.int64)
     dtype = rows.candidate.dtype
@@ -135,7 +141,7 @@ def measure_stretch(rows: Rows, start: int, stop: int) -> tuple[Floats, Channels
 
 def index_in(shape: tuple[int, ...], at: int, parts: int = 1) -> tuple[int, ...] | None:
     """The index of flat element `at`; None for the kernels' "nowhere"."""
-    if at >= _NOWHERE or at < 0:
+    if at >= NOWHERE or at < 0:
         return None
     return tuple(int(i) for i in np.unravel_index(at // parts, shape)) if shape else ()
 
@@ -181,7 +187,7 @@ def _read_values(table: np.ndarray, exponent: int) -> Histogram:
     ordered = np.concatenate([totals[:half:-1], zero, totals[1:half]])
     held = np.flatnonzero(ordered)
     signed = held - (half - 1)
-    bins = np.sign(signed) * (np.abs(signed) - _BIAS + exponent + _VALUE_OFFSET)
+    bins = np.sign(signed) * (np.abs(signed) - _BIAS + exponent + VALUE_OFFSET)
     return Histogram(bins=bins, counts=ordered[held])
 
 

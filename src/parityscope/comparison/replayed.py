@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from parityscope.comparison._bins import NOWHERE
 from parityscope.comparison._channels import Channels, merge_channels
 from parityscope.comparison._exact import compare_exact, compare_text
 from parityscope.comparison._layout import Layout, blocks, exponent_of, flat, layout_of, working_dtype
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from parityscope.comparison.statistics import Exact
 
 __all__ = ["ReplayStatistics", "measure_replay"]
-
-_NOWHERE = 1 << 62  # above every flat index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -207,14 +206,14 @@ def _measure_stretch(rows: _Rows, start: int, stop: int) -> ReplayStatistics:
 
     moments = np.zeros(5)
     counts = np.zeros(7, np.int64)
-    extremes = np.array([0, _NOWHERE, _NOWHERE], np.int64)
+    extremes = np.array([0, NOWHERE, NOWHERE], np.int64)
     layout, exponent = rows.layout, rows.exponent
     squares = np.zeros((2, layout.channels))
     disagreeing = np.zeros(layout.channels, np.int64)
     for at, (reference, candidate, replayed) in blocks(rows.rows, rows.working, exponent, start, stop):
         replay_block(reference, candidate, replayed, at, layout.inner, moments, counts, extremes, squares, disagreeing)
     introduced2, inherited2, product, reference2, total2 = (float(moment) for moment in moments)
-    disagree = extremes[2] < _NOWHERE
+    disagree = extremes[2] < NOWHERE
     return ReplayStatistics(
         count=stop - start,
         introduced2=introduced2,

@@ -114,7 +114,13 @@ def match_rows(reference: Sequence[np.ndarray], candidate: Sequence[np.ndarray])
 
 
 def apply_orders(array: np.ndarray, orders: Orders, axis: int) -> np.ndarray:
-    """The array with its rows in those orders."""
+    """The array with its rows in those orders, a copy.
+
+    Args:
+        array: Any dtype; (rows, ...) with `axis` 0, else (batch, rows, ...).
+        orders: One permutation of the rows, int64 (rows,), for each element of the batch.
+        axis: Which axis the rows are.
+    """
     if not axis:
         return array[orders[0]]
     return np.stack([each[order] for each, order in zip(array, orders, strict=True)])

@@ -69,7 +69,7 @@ class Budget:
 
 
 def price(model: ir.Model, known: Mapping[str, np.ndarray]) -> Price:
-    """The prices of a region, all of whose values are `known`."""
+    """The prices of a region, all of whose values are `known`: arrays by name, of which the sizes alone count."""
     once = terms = 0.0
     for node in model.graph:
         read = [known[str(value.name)] for value in node.inputs if value is not None and str(value.name) in known]

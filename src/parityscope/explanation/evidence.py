@@ -32,7 +32,10 @@ _GRIDS = ("f16", "bf16", "tf32")
 
 
 def grid_share(array: np.ndarray, name: str) -> float:
-    """The share of the finite non-zero elements of `array` that the format `name` holds exactly; NaN without any."""
+    """The share of the finite non-zero elements of `array` that the format `name` holds exactly; NaN without any.
+
+    `array` is of any float dtype and shape; elements are taken to float64, and the share is in [0, 1].
+    """
     numbers = np.asarray(array, np.float64).ravel()
     numbers = numbers[np.isfinite(numbers) & (numbers != 0)]
     if numbers.size == 0:

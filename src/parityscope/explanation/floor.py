@@ -34,6 +34,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic._attributes import number
+from parityscope.arithmetic.error_model import ROUNDING
 from parityscope.arithmetic.movement import MOVES
 from parityscope.arithmetic.sites import PRODUCTS
 from parityscope.explanation.running import evaluate, run_node
@@ -48,7 +50,6 @@ if TYPE_CHECKING:
 
 __all__ = ["noise_floor"]
 
-_ROUNDING = 0.4247  # root mean square of a rounding to nearest, in u
 _TRUNCATION = 0.72  # mean of a rounding toward zero, in u
 _BLOCK = 8  # terms that a tensor core adds at once
 _SPREAD = 0.446  # standard deviation of a rounding toward zero, in u: its root mean square is 0.847
@@ -135,8 +136,9 @@ class _Draw:
         if node.op_type in _EXACT or node.op_type in _ONCE or node.op_type in PRODUCTS:
             return array
         terms = _length(node, array) if node.op_type in _SUMS else 1.0
-        size = self.enlarged * _BOTH * _ROUNDING * _unit(array) * max(1.0, math.sqrt(terms / 2.0))
-        return array + array * (size * self._normal(array))
+        size = self.enlarged * _BOTH * ROUNDING * _unit(array) * max(1.0, math.sqrt(terms / 2.0))
+        moved = array + array * (size * self._normal(array))
+        return np.where(np.isfinite(array), moved, array)  # a mask of -inf stays one
 
     def computed(
         self, value: ir.Value, _node: ir.Node, _arrays: Sequence[np.ndarray | None], array: np.ndarray
@@ -162,7 +164,7 @@ def _added(plain: _Plain, node: ir.Node, arrays: Sequence[np.ndarray | None], ar
         terms = _terms(node, arrays, array)
         squares = run_node(plain.model, node, _squared(node, arrays), plain.runner)[0].astype(np.float64)
         squares = np.where(np.isfinite(squares), squares, np.square(size))
-        rounding = 2.0 * (_ROUNDING * unit) ** 2 * (terms / 2.0 * squares + (terms / 3.0 + 1.0) * np.square(size))
+        rounding = 2.0 * (ROUNDING * unit) ** 2 * (terms / 2.0 * squares + (terms / 3.0 + 1.0) * np.square(size))
         if plain.accumulator is not None:
             return np.asarray(
                 np.sqrt(rounding + _accumulation(plain.accumulator, terms, squares, _summed2(node, arrays, array)))
@@ -171,10 +173,10 @@ def _added(plain: _Plain, node: ir.Node, arrays: Sequence[np.ndarray | None], ar
     if node.op_type in _EXACT:
         return np.zeros_like(size)
     if node.op_type in _ONCE:
-        return _BOTH * _ROUNDING * unit * size
+        return _BOTH * ROUNDING * unit * size
     first = arrays[0] if arrays else None
     terms = _length(node, first) if node.op_type in _SUMS and first is not None else 0.0
-    return _BOTH * unit * size * math.sqrt(_FUNCTION**2 + _ROUNDING**2 * terms / 3.0)
+    return _BOTH * unit * size * math.sqrt(_FUNCTION**2 + ROUNDING**2 * terms / 3.0)
 
 
 def _summed2(node: ir.Node, arrays: Sequence[np.ndarray | None], array: np.ndarray) -> np.ndarray:
@@ -185,7 +187,7 @@ def _summed2(node: ir.Node, arrays: Sequence[np.ndarray | None], array: np.ndarr
         return np.square(result)
     if node.op_type == "Conv":
         return np.asarray(np.square(result - bias.reshape(1, -1, *[1] * (result.ndim - 2))))
-    factor = node.attributes["beta"].as_float() if "beta" in node.attributes else 1.0
+    factor = number(node, "beta", 1.0)
     return np.asarray(np.square(result - factor * bias.astype(np.float64)))
 
 
@@ -194,7 +196,7 @@ def _accumulation(accumulator: Accumulator, terms: float, squares: np.ndarray, r
     steps = max(1.0, terms / accumulator.block)
     partial = (steps + 1.0) / 6.0 * squares + (steps + 1.0) / 3.0 * result2
     if not accumulator.truncates:
-        return np.asarray((_ROUNDING * accumulator.unit) ** 2 * partial)
+        return np.asarray((ROUNDING * accumulator.unit) ** 2 * partial)
     spread = np.maximum(squares - result2 / steps, 0.0)
     drift = (steps + 1.0) ** 2 / 4.0 * result2 + steps * (steps + 1.0) / 12.0 * spread
     lost = _TRUNCATION * (1.0 + _ALIGNED * accumulator.block)

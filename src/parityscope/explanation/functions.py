@@ -31,9 +31,10 @@ _FIRST_ROUND = 0.6  # of what is left of the budget; the rest is for the finalis
 
 
 def other_functions(weighed: Weighed, declared: str) -> list[Outcome]:
-    """All of them on top of the likeliest arithmetic, the best ones on top of the others too.
+    """All of them on top of the likeliest arithmetic, the best ones, with what else is said like them, on the others too.
 
-    What the budget does not allow is counted there, fitted numbers first.
+    On top of a wrong arithmetic a wrong number of a hypothesis may do a little better than the right one. What the budget
+    does not allow is counted there, fitted numbers first.
     """
     bases = _bases(weighed, declared)
     claims = sorted(_claims(weighed.scene), key=lambda each: each.variant.span is not None)
@@ -45,12 +46,18 @@ def other_functions(weighed: Weighed, declared: str) -> list[Outcome]:
     found.sort(key=lambda each: (each.mismatched, -each.line.share))
     finalists = found[:_FINALISTS]
     settled = [_settled(weighed, each) for each in finalists]
-    for outcome in finalists:
-        for base in bases[1:]:
-            again = _tried(weighed, _with_base(replace(outcome.claim, parameter=None), base))
-            if again is not None:
-                settled.append(_settled(weighed, again))
+    alike = {_kind(each.claim) for each in finalists}
+    for base in bases[1:]:
+        tried = [_tried(weighed, _with_base(claim, base)) for claim in claims if _kind(claim) in alike]
+        again = sorted(
+            (each for each in tried if each is not None), key=lambda each: (each.mismatched, -each.line.share)
+        )
+        settled.extend(_settled(weighed, each) for each in again[:_FINALISTS])
     return [each for each in settled if each.significant]
+
+
+def _kind(claim: Claim) -> tuple[str, int]:
+    return claim.hypothesis.name, claim.position
 
 
 def substantial(scene: Scene, outcome: Outcome) -> bool:

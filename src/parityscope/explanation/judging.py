@@ -49,7 +49,7 @@ def accepted(outcome: Outcome, others: np.ndarray) -> bool:
     """Slope near one, share above the bound, no channel above the floor, and the same non-finite elements.
 
     A claim that predicts nothing is accepted where nothing is above the floor. The noise of the floor itself is not
-    asked to be explained.
+    asked to be explained. `others` are the p-values, float64 (n,), of what else is tested.
     """
     if not outcome.significant or outcome.mismatched or _discoveries(outcome, others).any():
         return False
@@ -88,7 +88,7 @@ def _discoveries(outcome: Outcome, others: np.ndarray) -> np.ndarray:
 
 
 def summary(scene: Scene, outcome: Outcome, others: np.ndarray) -> Explained:
-    """The record of an outcome."""
+    """The record of an outcome; `others` as for `accepted`."""
     claim = outcome.claim
     words = claim.variant.words
     node = "" if claim.position < 0 else node_name(scene.model.graph[claim.position], claim.position)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic.error_model import ROUNDING
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.explanation.claims import predict
 from parityscope.explanation.floor import noise_floor
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["expected_by_size"]
 
-_ROUNDING = 0.4247  # root mean square of a rounding to nearest, in u (`floor`)
 _MEDIAN = 0.6745  # median magnitude of a normal number, in standard deviations
 _SUBSTANTIAL = 0.5  # of the error: what one order of summation must explain where magnitudes alone do not agree
 
@@ -97,7 +97,7 @@ def _spread(weighed: Weighed, claim: Claim, exact: np.ndarray) -> np.ndarray:
     if variant.output is None:
         return sigma
     stored = FORMATS[variant.output.name]
-    step = _ROUNDING * variant.output.unit * np.abs(exact)
+    step = ROUNDING * variant.output.unit * np.abs(exact)
     step = np.where(np.abs(exact) < stored.smallest_normal, stored.smallest_subnormal / math.sqrt(12.0), step)
     return np.asarray(np.sqrt(np.square(sigma) + np.square(np.where(exact == 0, 0.0, step))))
 

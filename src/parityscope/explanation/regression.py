@@ -117,7 +117,8 @@ def chi_square_tail(value: float, freedom: float) -> float:
 def discovery_cutoff(chances: np.ndarray, rate: float = RATE) -> float:
     """The largest p-value that is a discovery at false discovery rate `rate`; -1 when none is.
 
-    With p sorted ascending, the largest p_(i) <= i / m * rate (Benjamini and Hochberg, 1995).
+    `chances` are p-values in [0, 1], of any shape. With p sorted ascending, the largest p_(i) <= i / m * rate (Benjamini
+    and Hochberg, "Controlling the false discovery rate", 1995).
     """
     ordered = np.sort(np.asarray(chances, np.float64).ravel())
     steps = np.arange(1, ordered.size + 1) / max(1, ordered.size) * rate

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from parityscope.arithmetic._switching import inner_nodes
 from parityscope.arithmetic.hypotheses import Operand, Variant
 from parityscope.arithmetic.sites import EXACT_INPUTS, PRODUCTS
 from parityscope.backends._onnxruntime import open_session
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from parityscope.backends._onnxruntime import Run
+    from parityscope.backends._ort_running import Run
 
 __all__ = ["Noise", "Runner", "evaluate", "run_node"]
 
 _THREADS = 1  # regions are small: a thread pool for each of a hundred sessions costs more than it gives
 _FLOATS = ("float32", "float64")
+_PACKED = frozenset({"float4_e2m1fn", "int2", "int4", "uint2", "uint4"})  # several elements a byte: in files alone
 
 
 class Noise(Protocol):
@@ -59,10 +61,12 @@ def evaluate(
 ) -> dict[str, np.ndarray]:
     """Every value of a sorted region by name, under `variant` (its rewriting already done, its output not yet rounded).
 
-    A noisy evaluation keeps to roundings that noise cannot move: of the region's inputs and parameters.
+    `feeds` are the region's inputs by name, and all arrays have the shapes and dtypes of the region's own values. A noisy
+    evaluation keeps to roundings that noise cannot move: of the region's inputs and parameters.
 
     Raises:
         ParityError: ONNX Runtime refuses a node.
+        NotAccumulatedError: `variant` accumulates products step by step, and one cannot be.
     """
     variant = variant or Variant(words="")
     known = dict(feeds)
@@ -95,13 +99,25 @@ class NotAccumulatedError(Exception):
 
 
 def run_node(model: ir.Model, node: ir.Node, arrays: Sequence[np.ndarray | None], runner: Runner) -> list[np.ndarray]:
-    """The outputs of one node on its input arrays."""
+    """The outputs of one node on its input arrays, of the dtypes and shapes that ONNX Runtime gives them.
+
+    Args:
+        model: Says the opsets.
+        node: Need not be in the model's graph.
+        arrays: The inputs in order, None where one is left out.
+        runner: Keeps sessions; nodes that are alike share one.
+
+    Raises:
+        ParityError: ONNX Runtime refuses the node.
+    """
     import onnx_ir as ir
 
     opset = model.opset_imports.get(node.domain, 0)
     steering = EXACT_INPUTS.get(node.op_type, ())
     kinds = tuple(
-        None if array is None else (array.dtype.name, array.ndim, array.tobytes() if index in steering else b"")
+        None
+        if array is None
+        else (array.dtype.name, array.ndim, array.tobytes() if _is_fixed(array, index, steering) else b"")
         for index, array in enumerate(arrays)
     )
     texts = tuple(ir.serde.serialize_attribute(each).SerializeToString() for each in node.attributes.values())
@@ -117,10 +133,13 @@ def _open(model: ir.Model, node: ir.Node, arrays: Sequence[np.ndarray | None]) -
 
     steering = EXACT_INPUTS.get(node.op_type, ())
     values = [
-        None if array is None else _entering(f"input{index}", array, fixed=index in steering)
+        None if array is None else _entering(f"input{index}", array, fixed=_is_fixed(array, index, steering))
         for index, array in enumerate(arrays)
     ]
     entering = [value for value in values if value is not None]
+    # What a body takes from around it: constants alone, as a recurrent operator that was taken apart is all there is.
+    reads = [value for inner in inner_nodes(node) for value in inner.inputs if value is not None]
+    captured = dict.fromkeys(value for value in reads if value.graph is model.graph and value.is_initializer())
     copy = ir.Node(node.domain, node.op_type, values, list(node.attributes.values()), num_outputs=len(node.outputs))
     for index, value in enumerate(copy.outputs):
         value.name = f"output{index}"
@@ -132,8 +151,17 @@ def _open(model: ir.Model, node: ir.Node, arrays: Sequence[np.ndarray | None]) -
         opset_imports=dict(model.opset_imports),
         name="node",
     )
+    for value in captured:
+        name = str(value.name)
+        held = ir.Value(name=name, type=value.type, shape=value.shape, const_value=value.const_value)
+        graph.register_initializer(held)
     single = ir.Model(graph, ir_version=model.ir_version or 8, functions=list(model.functions.values()))
     return open_session(single, threads=_THREADS)
+
+
+def _is_fixed(array: np.ndarray, index: int, steering: Sequence[int]) -> bool:
+    """Whether an input is a constant of the node's graph: what steers the node, and what no runtime takes from outside."""
+    return index in steering or array.dtype.name in _PACKED
 
 
 def _entering(name: str, array: np.ndarray, *, fixed: bool) -> ir.Value:

@@ -2,7 +2,8 @@
 
 A rounded output is judged before its rounding: numbers v that are known to within the floor give any of the rounded numbers
 between round(v - width) and round(v + width), and an element is left over only by how far it lies outside. So
-a result that fell to the other side of a tie, because the candidate added in another order, is no discrepancy.
+a result that fell to the other side of a tie, because the candidate added in another order, is no discrepancy. Elements so
+near to a tie say nothing about the rounding, and where they are few, slope and share are those of the others.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from parityscope.explanation.floor import noise_floor
 from parityscope.explanation.judging import promising
 from parityscope.explanation.regression import CONFIDENCE, MARGIN, above_floor, regress
 
-__all__ = ["distance", "settle", "weigh"]
+__all__ = ["settle", "weigh"]
 
 _TIE = 3.0  # standard deviations, each with the floor's margin, that a number may be off before its rounding
 _FAR = 8.0  # margins: one element of 1e15 is there by chance
 _FLIP = 0.8  # E|x| of a standard normal: noise s moves a rounded number by one unit d with probability 0.8 s / d
 _STEP = 1e-3  # of the span, for the derivative by a fitted parameter
+_FEW = 4096  # elements, chosen: of so few one that fell to the other side of a tie may be a fifth of all error
+_UNDECIDED = 0.1  # of the elements may be near a tie for the others to speak for all. Chosen.
 _TRIMMED = 0.75  # of the elements: a fault in fewer than a quarter does not decide which arithmetic is under it
 
 
@@ -43,10 +46,17 @@ def weigh(scene: Scene, claim: Claim, sigma: np.ndarray) -> Outcome | None:
     line = regress(_of(candidate, both) - _of(replayed, both), _of(predicted, both) - _of(replayed, both))
     floor2 = float(np.square(_of(sigma, both)).sum())
     # Ties cannot save what explains too little; looking for them is what costs most.
-    if promising(line, floor2):
-        left = np.where(finite, distance(scene, claim, exact, predicted, sigma), 0.0)
-    else:
+    ends = _ends(claim, exact, sigma) if promising(line, floor2) or candidate.size <= _FEW else None
+    if ends is None:
         left = np.where(finite, candidate, 0.0) - np.where(finite, predicted, 0.0)
+    else:
+        with np.errstate(invalid="ignore"):
+            left = np.where(finite, candidate - np.clip(candidate, *ends), 0.0)
+        decided = both & (ends[0] == ends[1])
+        if decided.sum() >= (1.0 - _UNDECIDED) * both.sum():
+            line = regress(
+                _of(candidate, decided) - _of(replayed, decided), _of(predicted, decided) - _of(replayed, decided)
+            )
     ratios, chances = above_floor(left, sigma, scene.axis)
     if ratios.size > 1:
         # The tensor as one more channel: what is a little above the floor everywhere is no single channel's discovery.
@@ -120,7 +130,7 @@ def _uncertainty(scene: Scene, outcome: Outcome) -> tuple[float, np.ndarray | No
     if below is None or above is None:
         return 0.0, None
     slope = (np.asarray(above, np.float64) - np.asarray(below, np.float64)) / (2.0 * step)
-    slope[~np.isfinite(slope)] = 0.0
+    slope = np.where(np.isfinite(slope), slope, 0.0)
     norm2 = float(np.square(slope).sum())
     if norm2 == 0:
         return 0.0, None
@@ -145,18 +155,14 @@ def _significant(scene: Scene, outcome: Outcome, error: float) -> bool:
     return bool(ratios.max(initial=0.0) > MARGIN)
 
 
-def distance(scene: Scene, claim: Claim, exact: np.ndarray, predicted: np.ndarray, sigma: np.ndarray) -> np.ndarray:
-    """The candidate minus the nearest number that the claim allows: float64."""
-    rounding = output_of(claim)
-    if rounding is None or exact.dtype.kind != "f":
-        with np.errstate(invalid="ignore"):
-            return np.asarray(scene.candidate - predicted)
+def _ends(claim: Claim, exact: np.ndarray, sigma: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """The least and the largest number that the output's rounding makes of each element; None without a rounding."""
+    if output_of(claim) is None or exact.dtype.kind != "f":
+        return None
     width = _TIE * MARGIN * sigma
-    low, high = (
-        np.asarray(rounding.apply((exact + sign * width).astype(exact.dtype)), np.float64) for sign in (-1.0, 1.0)
-    )
-    with np.errstate(invalid="ignore"):
-        return np.asarray(scene.candidate - np.clip(scene.candidate, np.fmin(low, high), np.fmax(low, high)))
+    wide = np.result_type(exact.dtype, np.float32)  # halves of them too: what is between two is not of their type
+    low, high = (stored(claim, (exact + sign * width).astype(wide)) for sign in (-1.0, 1.0))
+    return np.fmin(low, high), np.fmax(low, high)
 
 
 def _alike(candidate: np.ndarray, replayed: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.faults.records import Subject
+from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -168,14 +169,7 @@ g (float[2,64] x) => (float[2,64] y) {
 
 def built(text: str, constants: Mapping[str, np.ndarray], folder: Path, name: str = "model.onnx") -> Path:
     """The model of `text` with these initializers, written into `folder`."""
-    import onnx
-
-    model = onnx.parser.parse_model(text)
-    for key, array in constants.items():
-        model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array, order="C"), key))
-    path = folder / name
-    onnx.save(model, path)
-    return path
+    return write_network(folder / name, text, constants)
 
 
 def weights(draw: np.random.Generator, *shape: int) -> np.ndarray:

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.backends import Capture
-from parityscope.backends.recording import observable, open_target
+from parityscope.backends.opening import open_target
+from parityscope.backends.recording import observable
 from parityscope.backends.targets import parse_target
 from parityscope.case import load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.inputs import Sample
 from parityscope.faults.records import NoEffectError
+from parityscope.noise import FLOAT32_ROUNDING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -55,7 +57,6 @@ _LEAST = 4.0
 # it (prediction.py), and this one is no bound but a sample of two.
 _LEAST_NOISE = 20.0
 _LEAST_MOVED = 1e-5  # chosen: relative L2; what moves less matters to nobody
-_UNIT = 2.0**-24
 
 
 def base_of(bed: Bed, *allowed: str) -> str:
@@ -99,13 +100,13 @@ def recorded(bed: Bed, outputs: Sequence[Arrays], base: str, name: str = "record
     return f"saved{'' if base == 'f32' else ':' + base}?path={folder}&pair=order"
 
 
-def edited(bed: Bed, edit: Callable[[onnx.ModelProto], None], name: str = "edited.onnx") -> Path:
+def edited(bed: Bed, edit: Callable[[onnx.ModelProto], None]) -> Path:
     """A copy of the bed's model that `edit` has changed in place."""
     import onnx
 
     model = onnx.load(bed.path)
     edit(model)
-    path = bed.folder / name
+    path = bed.folder / "edited.onnx"
     onnx.save(model, path)
     return path
 
@@ -171,7 +172,7 @@ def _rounded_once(bed: Bed, arrays: Arrays) -> dict[str, np.ndarray]:
     """Inputs whose floats are off by up to one rounding."""
     draw = np.random.default_rng(len(bed.samples))
     return {
-        name: (array * (1 + draw.uniform(-_UNIT, _UNIT, array.shape))).astype(array.dtype)
+        name: (array * (1 + draw.uniform(-FLOAT32_ROUNDING, FLOAT32_ROUNDING, array.shape))).astype(array.dtype)
         if array.dtype.kind == "f"
         else array
         for name, array in arrays.items()

@@ -7,17 +7,38 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.faults.changing import constant
-from parityscope.faults.planting import answers
+from parityscope.faults.planting import answers, recorded
+from parityscope.faults.records import NoEffectError, Plant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from parityscope.faults.records import Bed
 
-__all__ = ["overflowing", "reading_large", "reading_small"]
+__all__ = ["deployed_in_half", "overflowing", "reading_large", "reading_small"]
 
 _LARGEST = 65504.0  # of FP16
 _SMALLEST = 2.0**-24  # of FP16, subnormal
+
+
+def deployed_in_half(sites_of: Callable[[Bed], tuple[str, ...]], bed: Bed) -> Plant:
+    """A fault of range: the model as it is, deployed in FP16 in one of three ways.
+
+    `sites_of` says where FP16 cannot hold what is computed.
+
+    Raises:
+        NoEffectError: it holds everything.
+    """
+    sites = sites_of(bed)
+    if not sites:
+        raise NoEffectError("FP16 holds everything")
+    way = int(bed.draw.integers(3))
+    if way == 0:
+        candidate = recorded(bed, answers(bed.path, bed.samples, "f16", inside=True), "f16")
+    else:
+        candidate = ("sim:f16", "sim:f16?overflow=saturate")[way - 1]
+    words = ("recorded", "IEEE overflow", "saturating weights")[way]
+    return Plant(words=f"deployed in FP16 ({words})", candidate=candidate, declared="f16", sites=sites)
 
 
 def overflowing(bed: Bed) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from parityscope.faults.trained import TRAINED
 if TYPE_CHECKING:
     from parityscope.faults.records import Subject
 
-__all__ = ["CONV", "ENCODERS", "IMAGES", "OUTPUTS", "SUBJECTS", "shaped"]
+__all__ = ["ENCODERS", "IMAGES", "OUTPUTS", "SUBJECTS", "shaped"]
 
 SUBJECTS: dict[str, Subject] = {**NETWORKS, **TRAINED}
 
@@ -22,6 +22,5 @@ def shaped(*shapes: str) -> tuple[str, ...]:
 
 IMAGES = shaped("image")
 ENCODERS = shaped("tokens")
-# Models with Conv, and such whose outputs have many elements.
-CONV = ("small-conv", "ocr-cls", "ocr-rec", "ocr-det", "ocr-npm-cls")
+# Models whose outputs have many elements.
 OUTPUTS = ("small-two", "small-encoder", "small-map", "ocr-rec", "ocr-det", "minilm-i8", "vad-18", "magika")

@@ -11,13 +11,16 @@ What a simulation leaves out (fusion beyond the profile, narrower accumulators) 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic import format_named
+from parityscope.arithmetic.quantized import QUANTIZED, known_format
 from parityscope.arithmetic.simulation import PRECISIONS
+from parityscope.backends.calibrating import calibrated, quantized_target
 from parityscope.backends.recording import Progress, silent
 from parityscope.errors import ParityError
+from parityscope.forecast.drawing import drawn_errors
 from parityscope.forecast.lockstep import Findings, Plan, run_layers, run_outputs
 from parityscope.forecast.parameters import changed_parameters
 from parityscope.forecast.records import (
@@ -32,7 +35,7 @@ from parityscope.forecast.words import about_format, about_reference, cause_of
 from parityscope.records import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from parityscope.case import Inputs, Model
     from parityscope.records import Skip
@@ -49,19 +52,28 @@ __all__ = [
 ]
 
 
+# Elements of an output, over all samples, up to which one draw says little about its error; the same bound as for the
+# tensors whose relative error is compared with engines' (docs/fidelity.md).
+_FEW = 64
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """How to predict.
 
-    `profile` names the fusion that is simulated; `layers` measures every tensor and not only outputs; `introduced`
-    computes what each layer adds as well, for one more inference; `memory` is in bytes.
+    `profile` names the fusion that is simulated; `dynamic_range` the largest magnitude of each activation, for quantized
+    products (none given: the samples' own); `layers` measures every tensor and not only outputs; `introduced`
+    computes what each layer adds as well, for one more inference; `memory` is in bytes; `draws` are those of the
+    rounding of outputs of few numbers, the first of them on the samples as they are.
     """
 
     profile: str = "none"
+    dynamic_range: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     layers: bool = True
     introduced: bool = True
     memory: int = 512 << 20
     threads: int = 2
+    draws: int = 9
 
 
 def forecast(
@@ -71,15 +83,15 @@ def forecast(
     settings: Settings | None = None,
     progress: Progress = silent,
 ) -> Forecast:
-    """Predicts what each of `formats` ("f16", "bf16", "tf32", "f8e4m3", "f8e5m2") costs on all samples of `inputs`.
+    """Predicts what each of `formats` ("f16", "bf16", "tf32", "f8e4m3", "f8e5m2", "int8", "fp8") costs on all samples.
 
     Raises:
         ParityError: a format cannot be simulated, or the reference cannot run.
     """
     settings = settings or Settings()
     for name in formats:
-        if format_named(name).name not in PRECISIONS:
-            raise ParityError(f"{name} cannot be predicted", fix=f"use of: {', '.join(PRECISIONS)}")
+        if known_format(name).name not in {*PRECISIONS, *QUANTIZED}:
+            raise ParityError(f"{name} cannot be predicted", fix=f"use one of: {', '.join([*PRECISIONS, *QUANTIZED])}")
     plan = Plan(
         model=model,
         inputs=inputs,
@@ -89,6 +101,8 @@ def forecast(
         introduced=settings.introduced,
     )
     started = time.perf_counter()
+    if QUANTIZED.keys() & plan.targets.keys():
+        plan = _calibrated(plan, settings, progress)
     layers = run_layers(plan, progress) if settings.layers else Findings()
     seconds = {"layers": time.perf_counter() - started} if settings.layers else {}
     names = [value.name for value in model.outputs]
@@ -98,8 +112,8 @@ def forecast(
     graph = model.graph()
     found = []
     for name in plan.targets:
-        parameters = changed_parameters(graph, format_named(name))
-        found.append(_forecast_of(name, outputs, layers, parameters, plan, progress))
+        parameters = changed_parameters(graph, known_format(name))
+        found.append(_forecast_of(name, outputs, layers, parameters, plan, settings, progress))
     seconds["parameters"] = time.perf_counter() - started - sum(seconds.values())
     return Forecast(
         formats=tuple(found),
@@ -118,9 +132,10 @@ def _forecast_of(
     layers: Findings,
     parameters: tuple[ChangedParameter, ...],
     plan: Plan,
+    settings: Settings,
     progress: Progress,
 ) -> FormatForecast:
-    mine = tuple(outputs.predicted.get(name, {}).values())
+    mine = _drawn(name, tuple(outputs.predicted.get(name, {}).values()), plan, settings, progress)
     lost = tuple(one.site.tensor for one in mine if one.lost)
     rounding: dict[str, float] = {}
     if lost and name == "f16":
@@ -135,9 +150,41 @@ def _forecast_of(
         layers=every,
         parameters=parameters,
         rounding=rounding,
-        cause=cause_of(format_named(name), every, parameters, layers.ranges) if lost else None,
+        cause=cause_of(known_format(name), every, parameters, layers.ranges) if lost else None,
     )
     return result.saying(tuple(about_format(result)))
+
+
+def _drawn(
+    name: str, outputs: tuple[Predicted, ...], plan: Plan, settings: Settings, progress: Progress
+) -> tuple[Predicted, ...]:
+    """The outputs, those of few numbers with the errors of further draws."""
+    few = [
+        one.site.tensor for one in outputs if not one.exact and not one.lost and 0 < one.elements <= _FEW and one.rel_l2
+    ]
+    if not few or settings.draws < 2 or name in QUANTIZED:
+        return outputs
+    found = drawn_errors(
+        plan.model,
+        plan.inputs,
+        plan.inputs.indices,
+        name,
+        few,
+        settings.draws - 1,
+        bounded=True,
+        profile=settings.profile,
+        progress=progress,
+    )
+    return tuple(replace(one, drawn=tuple(found.get(one.site.tensor, ()))) for one in outputs)
+
+
+def _calibrated(plan: Plan, settings: Settings, progress: Progress) -> Plan:
+    """The plan with the scales of quantized products."""
+    largest = settings.dynamic_range or calibrated(plan.model, plan.inputs, memory=plan.memory, progress=progress)
+    targets = {
+        name: quantized_target(name, largest) if name in QUANTIZED else target for name, target in plan.targets.items()
+    }
+    return replace(plan, targets=targets)
 
 
 def _once(skipped: list[Skip]) -> tuple[Skip, ...]:

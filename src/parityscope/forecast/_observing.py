@@ -27,31 +27,63 @@ from parityscope.backends._operators._calls import (
     room,
     through_half,
 )
-from parityscope.backends._operators._rounding import HALF, format_of, round_block
+from parityscope.backends._operators._rounding import ANY, HALF, format_of, round_block
 from parityscope.forecast._one_by_one import reassociated
 from parityscope.forecast._pass import BLOCK, measure_block, settle_block
 from parityscope.forecast.observing import ALONE, COUNTS, DIMENSIONS, ENDS, PART, PARTS, SUMS, WIDTH, WORK
 
-__all__ = ["compute", "part"]
+__all__ = ["added", "compute", "part"]
 
 # Behind the numbers of `Round`: what is done, where the accumulators are.
 _SPLIT, _ROUNDS, _ADDRESS, _STATE = 7, 8, 9, 10
-_OWN, _THIRD = 1, 2  # f is e; f is the third input
+_THIRD = 2  # f is the third input, and not e
 _MAGNITUDE_64, _MAGNITUDE = np.int64(0x7FFF_FFFF_FFFF_FFFF), np.uint32(0x7FFF_FFFF)
 _ONE, _ALL = np.uint32(1), np.uint32(0xFFFF_FFFF)
+_INFINITY, _QUIET = np.uint32(0x7F80_0000), np.uint32(0x0040_0000)
 
 
 @reassociated
-def _to_half(r: np.ndarray, e: np.ndarray, c: np.ndarray, work: np.ndarray) -> np.int64:
-    """Rounds bits of float32 to float16 and sums up, f being e: `_rounding` and `_pass._all_sums` in one loop."""
+def _to_half(r: np.ndarray, e: np.ndarray, f: np.ndarray, c: np.ndarray, work: np.ndarray) -> np.int64:
+    """Rounds bits of float32 to float16 and sums up: `_rounding` and `_pass._all_sums` in one loop."""
+    e2 = r2 = d2 = h2 = 0.0
+    worst = np.int64(0)
+    largest, smallest, zeros = np.uint32(0), _ALL, np.uint32(0)
+    for i in range(r.shape[0]):
+        rounded = through_half(e[i])
+        c[i] = rounded
+        wide, exact = np.float64(np.uint32(r[i]).view(np.float32)), np.float64(np.uint32(f[i]).view(np.float32))
+        stored = np.float64(np.uint32(rounded).view(np.float32))
+        x, d, h = stored - wide, stored - exact, exact - wide
+        e2 += x * x
+        r2 += wide * wide
+        d2 += d * d
+        h2 += h * h
+        worst = max(worst, np.float64(x).view(np.int64) & _MAGNITUDE_64)
+        magnitude = np.uint32(r[i] & _MAGNITUDE)
+        largest = np.uint32(max(largest, magnitude))
+        smallest = np.uint32(min(smallest, np.uint32(magnitude - _ONE)))
+        zeros = np.uint32(zeros + np.uint32(magnitude == 0))
+    work[0], work[1], work[2], work[3] = e2, r2, d2, h2
+    work[4], work[5], work[6] = largest, smallest, zeros
+    return worst
+
+
+@reassociated
+def _in_range(
+    r: np.ndarray, e: np.ndarray, f: np.ndarray, c: np.ndarray, dropped: np.uint32, work: np.ndarray
+) -> np.int64:
+    """The same for formats with float32's range, as `_rounding._in_range` rounds to them."""
+    half = np.uint32((_ONE << np.uint32(dropped - _ONE)) - _ONE)
+    kept = np.uint32(~np.uint32((_ONE << dropped) - _ONE))
     e2 = r2 = d2 = h2 = 0.0
     worst = np.int64(0)
     largest, smallest, zeros = np.uint32(0), _ALL, np.uint32(0)
     for i in range(r.shape[0]):
         number = e[i]
-        rounded = through_half(number)
+        rounded = np.uint32(np.uint32(number + half + np.uint32((number >> dropped) & _ONE)) & kept)
+        rounded = np.uint32(number | _QUIET) if np.uint32(number & _MAGNITUDE) > _INFINITY else rounded
         c[i] = rounded
-        wide, exact = np.float64(np.uint32(r[i]).view(np.float32)), np.float64(np.uint32(number).view(np.float32))
+        wide, exact = np.float64(np.uint32(r[i]).view(np.float32)), np.float64(np.uint32(f[i]).view(np.float32))
         stored = np.float64(np.uint32(rounded).view(np.float32))
         x, d, h = stored - wide, stored - exact, exact - wide
         e2 += x * x
@@ -69,28 +101,43 @@ def _to_half(r: np.ndarray, e: np.ndarray, c: np.ndarray, work: np.ndarray) -> n
 
 
 @compiled
-def _measure(job: np.ndarray, state: np.ndarray, index: int) -> None:
-    start, stop = job[4] * index // job[5], job[4] * (index + 1) // job[5]
-    row = state[_ADDRESS] + 8 * WIDTH * index
+def added(at: np.ndarray, row: int, state: np.ndarray, rounds: int, split: int, first: int, count: int) -> None:
+    """Rounds e to c as `state` says if `rounds`, and adds a block to the accumulators at the address `row`.
+
+    `at` are the addresses of r, e, c (that of e without `rounds`) and f; `split` is not 0 if f is wanted.
+    """
     sums = carray(doubles(row), (SUMS,))
     counts = carray(integers(row + 8 * SUMS), (COUNTS,))
     ends = carray(integers(row + 8 * (SUMS + COUNTS)), (ENDS,))
     work = carray(doubles(row + 8 * (SUMS + COUNTS + ENDS)), (WORK,))
-    at_once = state[_ROUNDS] and state[_SPLIT] == _OWN and format_of(state) == HALF
+    r, c, f = carray(numbers(at[0]), (count,)), carray(numbers(at[2]), (count,)), carray(numbers(at[3]), (count,))
+    if not rounds:
+        measure_block(r, c, f, split, 1, first, sums, counts, ends, work)
+        return
+    e, kept = carray(bits(at[1]), (count,)), carray(bits(at[2]), (count,))
+    way = format_of(state)
+    if split and way != ANY:
+        given, exact = carray(bits(at[0]), (count,)), carray(bits(at[3]), (count,))
+        if way == HALF:
+            largest = _to_half(given, e, exact, kept, work)
+        else:
+            largest = _in_range(given, e, exact, kept, np.uint32(state[2]), work)
+        settle_block(r, c, f, 1, 1, first, largest, sums, counts, ends, work)
+    else:
+        round_block(e, kept, state)
+        measure_block(r, c, f, split, 1, first, sums, counts, ends, work)
+
+
+@compiled
+def _measure(job: np.ndarray, state: np.ndarray, index: int) -> None:
+    start, stop = job[4] * index // job[5], job[4] * (index + 1) // job[5]
+    row = state[_ADDRESS] + 8 * WIDTH * index
+    at = carray(integers(room()), (4,))
     for first in range(start, stop, BLOCK):
-        count = min(BLOCK, stop - first)
-        at = 4 * first
-        r, e = carray(numbers(job[0] + at), (count,)), carray(numbers(job[1] + at), (count,))
-        c = carray(numbers(job[3] + at), (count,)) if state[_ROUNDS] else e
-        if at_once:
-            given = carray(bits(job[0] + at), (count,)), carray(bits(job[1] + at), (count,))
-            largest = _to_half(given[0], given[1], carray(bits(job[3] + at), (count,)), work)
-            settle_block(r, c, e, 1, 1, first, largest, sums, counts, ends, work)
-            continue
-        if state[_ROUNDS]:
-            round_block(carray(bits(job[1] + at), (count,)), carray(bits(job[3] + at), (count,)), state)
-        f = carray(numbers(job[2] + at), (count,)) if state[_SPLIT] == _THIRD else e
-        measure_block(r, c, f, state[_SPLIT], 1, first, sums, counts, ends, work)
+        at[0], at[1] = job[0] + 4 * first, job[1] + 4 * first
+        at[2] = job[3] + 4 * first if state[_ROUNDS] else at[1]
+        at[3] = job[2] + 4 * first if state[_SPLIT] == _THIRD else at[1]
+        added(at, row, state, state[_ROUNDS], state[_SPLIT], first, min(BLOCK, stop - first))
 
 
 def part(work: int, index: int) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
+from parityscope.arithmetic._attributes import integer, integers, text
 from parityscope.arithmetic._graphs import constant_tensor
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _LEAST = 1 << 12
 _STEPS = (7, 5, 3)
 # Elements, chosen: smaller tensors are computed again sooner than their positions are taken out.
 _WORTH = 1 << 15
-_POSITIONS, _ALONG = 128, 4  # chosen: at least so many positions are left, and along each axis
+_POSITIONS, _ALONG = 96, 4  # chosen: at least so many positions are left, and along each axis
 _SLICE_OPSET = 10  # the first whose Slice has steps
 _END = (1 << 63) - 1
 _MATRIX = 2  # dimensions
@@ -35,10 +36,11 @@ _MATRIX = 2  # dimensions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thinning:
-    """Every `step`-th position along `axes` of a node's output."""
+    """Every `step`-th position along `axes` of a node's output of `rank` dimensions."""
 
     axes: tuple[int, ...]
     step: int
+    rank: int
 
     def node(self, node: ir.Node, inputs: Sequence[ir.Value | None], model: ir.Model) -> ir.Node:
         """`node` of `inputs` at these positions alone, in the main graph of `model`."""
@@ -47,19 +49,19 @@ class Thinning:
         if node.op_type == "Conv":
             weights = constant_tensor(inputs[1]) if inputs[1] is not None else None
             spatial = len(weights.shape) - 2 if weights is not None else 0
-            strides = list(attributes["strides"].as_ints()) if "strides" in attributes else [1] * spatial
+            strides = list(integers(node, "strides", (1,) * spatial))
             for axis in self.axes:
                 strides[axis - 2] *= self.step
             attributes["strides"] = ir.AttrInt64s("strides", strides)
         elif inputs[0] is not None:
-            inputs[0] = self.of(inputs[0], model)
+            inputs[0] = self._of(inputs[0], model)
         copy = ir.Node("", node.op_type, inputs, list(attributes.values()), num_outputs=1)
         copy.outputs[0].name = f"parityscope::thin::{node.outputs[0].name}"
         copy.outputs[0].type = node.outputs[0].type
         model.graph.append(copy)
         return copy
 
-    def of(self, value: ir.Value, model: ir.Model) -> ir.Value:
+    def _of(self, value: ir.Value, model: ir.Model) -> ir.Value:
         """`value` at these positions."""
         count = len(self.axes)
         numbers = {"starts": [0] * count, "ends": [_END] * count, "axes": self.axes, "steps": [self.step] * count}
@@ -75,12 +77,19 @@ def thinning(node: ir.Node, shape: tuple[int, ...] | None, opset: int) -> Thinni
     """Where a node whose output has `shape` (None: not known) is computed again; None for everywhere."""
     if shape is None or math.prod(shape) < _WORTH or opset < _SLICE_OPSET or node.domain:
         return None
+    sharing = tuple(_axes(node, len(shape)))
+    positions = math.prod(shape[axis] for axis in sharing)
+    found = None
     for step in _STEPS:
-        axes = tuple(axis for axis in _axes(node, len(shape)) if shape[axis] >= _ALONG * step)
-        left = math.prod(shape[axis] // step for axis in axes)
-        if axes and left >= _POSITIONS and math.prod(shape) >= _LEAST * step ** len(axes):
-            return Thinning(axes=axes, step=step)
-    return None
+        long = tuple(axis for axis in sharing if shape[axis] >= _ALONG * step)
+        for axes in (long, long[-1:]):  # of small maps one axis alone leaves enough
+            left = (
+                positions // math.prod(shape[axis] for axis in axes) * math.prod(shape[axis] // step for axis in axes)
+            )
+            enough = left >= _POSITIONS and math.prod(shape) >= _LEAST * step ** len(axes)
+            if axes and enough and (found is None or step ** len(axes) > found.step ** len(found.axes)):
+                found = Thinning(axes=axes, step=step, rank=len(shape))
+    return found
 
 
 def _axes(node: ir.Node, rank: int) -> Sequence[int]:
@@ -90,13 +99,12 @@ def _axes(node: ir.Node, rank: int) -> Sequence[int]:
     if len(constants) != len(tensors) - 1 or tensors[0] is not None:
         return ()
     if node.op_type == "Conv":
-        padded = node.attributes["auto_pad"].as_string() if "auto_pad" in node.attributes else "NOTSET"
+        padded = text(node, "auto_pad", "NOTSET")
         return range(2, rank) if padded in {"NOTSET", "VALID"} and rank == len(constants[0]) else ()
     if node.op_type == "MatMul":
         return (rank - 2,) if len(constants[0]) == _MATRIX <= rank else ()
     if node.op_type == "Gemm":
-        turned = "transA" in node.attributes and node.attributes["transA"].as_int()
-        return (0,) if all(len(each) < _MATRIX for each in constants[1:]) and not turned else ()
+        return (0,) if all(len(each) < _MATRIX for each in constants[1:]) and not integer(node, "transA", 0) else ()
     return ()
 
 

@@ -16,7 +16,8 @@ from parityscope.arithmetic._graphs import bodies, feed
 from parityscope.arithmetic._switching import inner_nodes
 from parityscope.arithmetic.domain import DOMAIN
 from parityscope.forecast._thinning import thinning
-from parityscope.forecast.observing import OBSERVE, ROW_BYTES, WATCH
+from parityscope.forecast.observing import OBSERVE, WATCH
+from parityscope.forecast.observing import THIN as THIN_OPERATOR
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,20 +102,18 @@ class Watching:
         third: ir.Value | None,
         rounding: ir.Node | None,
         state: tuple[int, int],
-        suffix: str = "",
     ) -> ir.Node:
         """The operator that measures r and e; it waits for `third`, which is f(c_in) if the first of `state` says so."""
         attributes = [
             ir.AttrInt64("f", state[0]),
-            ir.AttrInt64("rounds", int(rounding is not None)),
             ir.AttrInt64("row", state[1]),
-            *([] if rounding is None else rounding.attributes.values()),
+            *_rounding_of(rounding),
         ]
         title = (OBSERVE if rounding is not None else WATCH) + ("" if third is None else "3")
         inputs = [r, e] if third is None else [r, e, third]
-        node = ir.Node(DOMAIN, title, inputs, attributes, num_outputs=2, name=f"parityscope::watch::{e.name}{suffix}")
+        node = ir.Node(DOMAIN, title, inputs, attributes, num_outputs=2, name=f"parityscope::watch::{e.name}")
         for value, title in zip(node.outputs, ("stored", "passed"), strict=True):
-            value.name, value.type = f"{e.name}{suffix}::{title}", ir.TensorType(ir.DataType.FLOAT)
+            value.name, value.type = f"{e.name}::{title}", ir.TensorType(ir.DataType.FLOAT)
         self.model.graph.append(node)
         return node
 
@@ -126,13 +125,17 @@ class Watching:
         if node is None or found is None or any(name not in self.stored for name in self._reads(node)):
             return None
         again = found.node(node, [self._as_stored(value) for value in node.inputs], self.model)
-        sides = found.of(r, self.model), found.of(e, self.model)
-        again_measured = self._operator(*sides, again.outputs[0], rounding, (ASKED[THIRD], row))
-        # Beside it without the reference's weights: how much they change is known at all positions then.
-        own = self._operator(
-            again_measured.outputs[1], sides[1], None, rounding, (ASKED[OWN], row + ROW_BYTES), "::own"
-        )
-        return own.outputs[0]
+        attributes = [
+            ir.AttrInt64("row", row),
+            ir.AttrInt64("step", found.step),
+            ir.AttrInt64("axes", sum(1 << found.rank - axis for axis in found.axes)),
+            *_rounding_of(rounding),
+        ]
+        measured = ir.Node(DOMAIN, THIN_OPERATOR, [r, e, again.outputs[0]], attributes, num_outputs=1)
+        measured.outputs[0].name = f"{e.name}::thin"
+        measured.outputs[0].type = ir.TensorType(ir.DataType.FLOAT)
+        self.model.graph.append(measured)
+        return measured.outputs[0]
 
     def _reads(self, node: ir.Node) -> list[str]:
         """The computed tensors that a node and its bodies read."""
@@ -195,6 +198,14 @@ class Watching:
             self.model.graph.append(copy)
             self.replays[node] = copy
         return self.replays[node].outputs[list(node.outputs).index(r)]
+
+
+def _rounding_of(rounding: ir.Node | None) -> list[ir.Attr]:
+    """What says an operator how to round."""
+    return [
+        ir.AttrInt64("rounds", int(rounding is not None)),
+        *([] if rounding is None else rounding.attributes.values()),
+    ]
 
 
 def _settings(node: ir.Node) -> dict[str, object]:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.backends._onnxruntime import open_session
-from parityscope.backends.recording import plan_chunks, tensor_shapes
 from parityscope.backends.sim import prepare
-from parityscope.case.graph import SEVERED_SUFFIX, sever, subgraph
+from parityscope.backends.sizing import plan_chunks, tensor_shapes
+from parityscope.case.deriving import SEVERED_SUFFIX, sever, subgraph
 from parityscope.case.model import dtype_name
 from parityscope.errors import ParityError
 from parityscope.forecast.segments import segments
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from parityscope.backends._onnxruntime import Run
+    from parityscope.backends._ort_running import Run
     from parityscope.case import Sample
-    from parityscope.case.graph import Severed
+    from parityscope.case.deriving import Severed
     from parityscope.forecast._rows import Crew
     from parityscope.forecast.plans import Meters, Plan
     from parityscope.forecast.segments import Segment

@@ -18,13 +18,17 @@ import onnx_ir as ir
 
 from parityscope.arithmetic._graphs import constant_values, feed
 from parityscope.arithmetic.domain import DOMAIN
-from parityscope.arithmetic.element_types import infer_types
+from parityscope.arithmetic.element_types import infer_types, is_float32
 from parityscope.arithmetic.opsets import prepared
+from parityscope.arithmetic.standard import opset_of
+from parityscope.forecast._chaining import chain
 from parityscope.forecast._watching import ASKED, FIRST, OWN, REFERENCE, SAME, THIN, THIRD, Watching
 from parityscope.forecast.observing import ROW_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
+
+    import numpy as np
 
 __all__ = ["Joined", "join"]
 
@@ -39,7 +43,7 @@ class Joined:
     two further rows each, in this order: of f(c_in), and of e in its place. `copied` are tensors that only are another
     shape of one, whose numbers are theirs. `given` are tensors that the graph gives back, with the names of r, c and
     f(c_in) (None: not wanted or not to be had). `others` is what was left for another graph, `lacking` what the simulation
-    has not.
+    has not. `alive` must live as long as sessions of the graph.
     """
 
     model: ir.Model
@@ -52,6 +56,7 @@ class Joined:
     given: Mapping[str, tuple[str | None, ...]]
     others: tuple[str, ...]
     lacking: tuple[str, ...]
+    alive: tuple[np.ndarray, ...]
 
 
 def join(
@@ -63,6 +68,7 @@ def join(
     shapes: Mapping[str, tuple[int, ...]],
     introduced: bool,
     static: bool,
+    chained: bool = True,
 ) -> Joined | None:
     """Edits `simulation` in place; None where the two have other opsets, or the model types tensors in float16 itself.
 
@@ -74,6 +80,7 @@ def join(
         shapes: Shapes of tensors as far as they are known: what is large is computed again at some positions (`_thinning`).
         introduced: Whether f(c_in) is measured as well.
         static: Measure the tensors that depend on no input of the model, instead of all others.
+        chained: Let pointwise nodes be computed where they are measured (`_chaining`).
     """
     joining = _taken(reference, simulation, shapes)
     if joining is None:
@@ -90,7 +97,7 @@ def join(
         elif (r in constant and c in constant) != static:
             others.append(name)
         else:
-            (watched if _is_plain(r) and _is_plain(c) else given).append(name)
+            (watched if is_float32(r) and is_float32(c) else given).append(name)
     kinds: dict[int, set[str]] = {kind: set() for kind in ASKED}
     thin: list[str] = []
     for at, name in enumerate(watched):
@@ -105,6 +112,10 @@ def join(
     if not graph.outputs:
         graph.outputs.extend(joining.last)
     graph.sort()
+    alive: list[np.ndarray] = []
+    if chained:
+        alive = chain(simulation, joining.names, shapes)
+        graph.sort()
     simulation.opset_imports[DOMAIN] = 1
     return Joined(
         model=simulation,
@@ -119,16 +130,19 @@ def join(
         },
         others=tuple(others),
         lacking=tuple(lacking),
+        alive=tuple(alive),
     )
 
 
 def _taken(reference: ir.Model, simulation: ir.Model, shapes: Mapping[str, tuple[int, ...]]) -> Watching | None:
     """Moves the reference's nodes into the simulation's graph; None where opsets or types differ."""
-    opset = simulation.opset_imports.get("", simulation.opset_imports.get("ai.onnx", 1))
+    opset = opset_of(simulation)
     copy = prepared(reference, opset)
-    if copy.opset_imports.get("", copy.opset_imports.get("ai.onnx", 1)) != opset:
+    if opset_of(copy) != opset:
         return None
     infer_types(copy)
+    for model in (copy, simulation):
+        _forget_sizes(model)
     graph = simulation.graph
     stored = {str(value.name): value for node in graph for value in node.outputs if value.name}
     found = {str(value.name): value for node in copy.graph for value in node.outputs if value.name}
@@ -137,6 +151,7 @@ def _taken(reference: ir.Model, simulation: ir.Model, shapes: Mapping[str, tuple
     inputs = {str(value.name): value for value in graph.inputs}
     for read in copy.graph.inputs:
         feed(list(read.uses()), inputs[str(read.name)])
+    copy.graph.outputs.clear()  # first, as a constant may be one, which its graph would not let go
     for name, constant in list(copy.graph.initializers.items()):
         mine = graph.initializers.get(name)
         if mine is not None and _are_equal(constant, mine):
@@ -145,7 +160,6 @@ def _taken(reference: ir.Model, simulation: ir.Model, shapes: Mapping[str, tuple
         copy.graph.initializers.pop(name)
         constant.name = REFERENCE + name
         graph.register_initializer(constant)
-    copy.graph.outputs.clear()
     nodes = list(copy.graph)
     copy.graph.remove(nodes, safe=False)
     for node in nodes:
@@ -159,6 +173,23 @@ def _taken(reference: ir.Model, simulation: ir.Model, shapes: Mapping[str, tuple
     return Watching(model=simulation, reference=found, stored=stored, names=names, replays={}, last=[], shapes=shapes)
 
 
+def _forget_sizes(model: ir.Model) -> None:
+    """Leaves open the dimensions that no input declares: how many elements Unique or NonZero gives depends on the numbers.
+
+    ONNX Runtime takes dimensions of one name for equal, and would use the memory of one graph's tensor for the other's.
+    """
+    inputs = (value.shape for value in model.graph.inputs if value.shape is not None)
+    known = {dim.value for shape in inputs for dim in shape if isinstance(dim, ir.SymbolicDim)}
+    for node in model.graph:
+        for value in node.outputs:
+            if value.shape is not None and any(_is_open(dim, known) for dim in value.shape):
+                value.shape = ir.Shape([None if _is_open(dim, known) else dim for dim in value.shape])
+
+
+def _is_open(dim: int | ir.SymbolicDim, known: Collection[str | None]) -> bool:
+    return isinstance(dim, ir.SymbolicDim) and dim.value not in known
+
+
 def _are_equal(value: ir.Value, other: ir.Value) -> bool:
     """Whether two constants hold the same bits."""
     mine, its = value.const_value, other.const_value
@@ -167,7 +198,3 @@ def _are_equal(value: ir.Value, other: ir.Value) -> bool:
     if mine.dtype == ir.DataType.STRING:
         return False
     return mine is its or mine.tobytes() == its.tobytes()
-
-
-def _is_plain(value: ir.Value) -> bool:
-    return isinstance(value.type, ir.TensorType) and value.dtype == ir.DataType.FLOAT

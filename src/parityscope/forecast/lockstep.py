@@ -15,7 +15,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Capture
-from parityscope.backends.recording import open_target, tensor_shapes
+from parityscope.backends.opening import open_target
+from parityscope.backends.sizing import tensor_shapes
 from parityscope.errors import ParityError
 from parityscope.forecast._rows import Crew
 from parityscope.forecast.chunks import opened_chunks, run_chunk
@@ -84,7 +85,7 @@ def _pairs(plan: Plan, names: Sequence[str], meters: Meters) -> dict[str, Pair]:
     """For each format the graph that measures itself; empty where one of them is not to be had."""
     pairs: dict[str, Pair] = {}
     shapes: dict[str, tuple[int, ...]] = {}
-    if plan.targets and plan.introduced:
+    if plan.targets:
         with contextlib.suppress(ParityError):
             shapes = tensor_shapes(plan.model, next(iter(plan.inputs)), names)
     for name, target in plan.targets.items():

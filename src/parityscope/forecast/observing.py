@@ -17,9 +17,9 @@ from parityscope.backends import _operators
 from parityscope.backends._operators import Attributes, Operator
 from parityscope.forecast._rows import Rows
 
-__all__ = ["OBSERVE", "ROW_BYTES", "WATCH", "available", "collected", "empty"]
+__all__ = ["CHAIN", "OBSERVE", "ROW_BYTES", "THIN", "WATCH", "available", "collected", "empty"]
 
-OBSERVE, WATCH = "Observe", "Watch"
+OBSERVE, WATCH, CHAIN, THIN = "Observe", "Watch", "Chain", "Thin"
 # Of each part of a tensor (at most PARTS): sums, counts and ends of `_pass`, room to work, elements, rank, dimensions.
 SUMS, COUNTS, ENDS, WORK, DIMENSIONS = 5, 8, 5, 7, 7
 PARTS = 4
@@ -35,6 +35,8 @@ def available() -> bool:
     """Whether sessions can be given these operators; makes them known."""
     for name, inputs in ((OBSERVE, 2), (f"{OBSERVE}3", 3), (WATCH, 2), (f"{WATCH}3", 3)):
         _operators.also(functools.partial(_operator, name, inputs))
+    _operators.also(_chain)
+    _operators.also(_thin)
     return bool(_operators.library())
 
 
@@ -84,18 +86,50 @@ def _clear(raw: np.ndarray) -> None:
 
 @functools.cache
 def _operator(name: str, inputs: int) -> Operator:
-    module = "parityscope.forecast._observing"
-    own = ("_one_by_one.py", "_pass.py", "_observing.py", "observing.py")
-    files = (*_operators.SOURCES, *(_HERE / name for name in own))
-    part = _operators.address_of(module, "part", result=False, files=files)
+    part, compute = _kernel("_observing")
 
     def state(attributes: Attributes) -> np.ndarray:
-        rounds = attributes.integer("rounds")
-        rounding = _operators.rounding(attributes) if rounds else np.zeros(7, np.int64)
-        rounding[1] = part
-        rest = [attributes.integer("f"), rounds, attributes.integer("row")]
-        return np.array([*rounding.tolist(), *rest], np.int64)
+        rest = [attributes.integer(name) for name in ("f", "rounds", "row")]
+        return np.array([*_rounding(attributes, part), *rest], np.int64)
 
-    compute = _operators.address_of(module, "compute", result=True, files=files)
     aliases = ((0, 1),) if name.startswith(OBSERVE) else ((1, 0), (0, 1))
     return Operator(name=name, inputs=inputs, outputs=2, aliases=aliases, compute=compute, state=state)
+
+
+@functools.cache
+def _chain() -> Operator:
+    part, compute = _kernel("_chained", "programs.py")
+
+    def state(attributes: Attributes) -> np.ndarray:
+        return np.array([*_rounding(attributes, part), attributes.integer("program")], np.int64)
+
+    return Operator(name=CHAIN, inputs=1, variadic=True, compute=compute, state=state)
+
+
+@functools.cache
+def _thin() -> Operator:
+    part, compute = _kernel("_thinned")
+
+    def state(attributes: Attributes) -> np.ndarray:
+        rest = [attributes.integer(name) for name in ("rounds", "row", "step", "axes")]
+        return np.array([*_rounding(attributes, part), *rest], np.int64)
+
+    return Operator(name=THIN, inputs=3, compute=compute, state=state)
+
+
+def _kernel(name: str, *more: str) -> tuple[int, int]:
+    """The addresses of `part` and `compute` of a module."""
+    own = {"_one_by_one.py", "_pass.py", "_observing.py", "observing.py", f"{name}.py", *more}
+    files = (*_operators.SOURCES, *(_HERE / each for each in sorted(own)))
+    module = f"parityscope.forecast.{name}"
+    return (
+        _operators.address_of(module, "part", result=False, files=files),
+        _operators.address_of(module, "compute", result=True, files=files),
+    )
+
+
+def _rounding(attributes: Attributes, part: int) -> list[int]:
+    """The first numbers of a state: as for `Round`, nothing if a node rounds nothing."""
+    found = _operators.rounding(attributes) if attributes.integer("rounds") else np.zeros(7, np.int64)
+    found[1] = part
+    return [int(number) for number in found]

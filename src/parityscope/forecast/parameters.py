@@ -2,7 +2,7 @@
 
 Elements beyond the format's largest number overflow, those that round to zero are flushed, and those below its
 smallest normal number lose digits. Inputs that steer an operator (a scale of Resize, a limit of Range) are not counted:
-engines keep them. TF32 has FP32's range and changes none.
+engines keep them. TF32 has FP32's range and changes none; quantized weights have scales, and none of this happens to them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic import round_to
+from parityscope.arithmetic.quantized import QUANTIZED
 from parityscope.arithmetic.sites import EXACT_INPUTS
 from parityscope.case.graph import constant_value, node_name
 from parityscope.forecast.records import ChangedParameter
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from parityscope.arithmetic import Format
 
 __all__ = ["changed_parameters", "role_of"]
+
+_BLOCK = 1 << 20  # elements. Chosen
 
 # Names of the inputs of operators whose parameters deserve one, from the ONNX operator specification.
 _ROLES = {
@@ -44,7 +47,7 @@ _ROLES = {
 
 def changed_parameters(model: ir.Model, number_format: Format) -> tuple[ChangedParameter, ...]:
     """The float constants of `model`, bodies included, that lose range in `number_format`, in graph order."""
-    if number_format.name == "tf32":
+    if number_format.name == "tf32" or number_format.name in QUANTIZED:
         return ()
     found = []
     for value, readers in _constants(model):
@@ -104,30 +107,44 @@ class _Change:
 
 
 def _change(array: np.ndarray, number_format: Format) -> _Change | None:
-    """What the format does to the elements of a constant; None when it can hold all of them."""
-    exact = np.ascontiguousarray(array, np.float64 if array.dtype.itemsize > 4 else np.float32).ravel()
-    magnitude = np.abs(exact)
-    held = magnitude[np.isfinite(magnitude)]
-    smallest = float(np.min(held, where=held > 0, initial=np.inf))
-    if held.max(initial=0.0) <= number_format.largest and smallest >= number_format.smallest_normal:
-        return None
-    rounded = round_to(exact, number_format)
-    kept = np.isfinite(exact) & np.isfinite(rounded)
-    small = magnitude < number_format.smallest_normal
-    overflowed = int((np.isfinite(exact) & ~kept).sum())
-    flushed = int((small & (rounded == 0) & (exact != 0)).sum())
-    subnormal = int((small & (rounded != 0) & kept).sum())
+    """What the format does to the elements of a constant; None when it can hold all of them.
+
+    Block by block, so that weights of gigabytes need no copy of themselves.
+    """
+    flat = array.reshape(-1)
+    dtype = np.float64 if array.dtype.itemsize > 4 else np.float32
+    overflowed = flushed = subnormal = 0
+    before, distance, value, smallest = 0.0, 0.0, math.nan, math.inf
+    for start in range(0, flat.size, _BLOCK):
+        exact = flat[start : start + _BLOCK].astype(dtype)
+        magnitude = np.abs(exact)
+        finite = np.isfinite(magnitude)
+        least = float(np.min(magnitude, where=finite & (magnitude > 0), initial=np.inf))
+        smallest = min(smallest, least)
+        largest = int(np.where(finite, magnitude, -1).argmax())
+        if finite[largest] and not magnitude[largest] <= abs(value):
+            value = float(exact[largest])
+        if not finite.any() or (magnitude[largest] <= number_format.largest and least >= number_format.smallest_normal):
+            before += float(np.sum(np.square(magnitude, where=finite, out=np.zeros(exact.shape)), dtype=np.float64))
+            continue
+        rounded = round_to(exact, number_format)
+        kept = finite & np.isfinite(rounded)
+        small = magnitude < number_format.smallest_normal
+        overflowed += int((finite & ~kept).sum())
+        flushed += int((small & (rounded == 0) & (exact != 0)).sum())
+        subnormal += int((small & (rounded != 0) & kept).sum())
+        held = exact[kept].astype(np.float64)
+        before += float(held @ held)
+        moved = rounded[kept] - held
+        distance += float(moved @ moved)
     if not (overflowed or flushed or subnormal):
         return None
-    before, after = exact[kept].astype(np.float64), rounded[kept].astype(np.float64)
-    norm = float(np.linalg.norm(before))
-    change = float(np.linalg.norm(after - before)) / norm if norm else 0.0
-    finite = np.where(np.isfinite(magnitude), magnitude, -1)
+    change = math.sqrt(distance / before) if before else 0.0
     return _Change(
         overflowed=overflowed,
         flushed=flushed,
         subnormal=subnormal,
         rel_l2=math.inf if overflowed else change,
-        value=float(exact[finite.argmax()]),
+        value=value,
         smallest=smallest,
     )

@@ -59,6 +59,7 @@ class Predicted:
     Errors are relative L2 (`exact`: shares of differing elements, for integers and booleans); `rel_l2_finite` is over
     the elements that are finite on both sides. `nonfinite` counts elements that are so in the simulation alone.
     `introduced` is what the layer adds to what it inherits, both relative to the reference; None where not computed.
+    `drawn` are the errors of an output of few numbers in further draws of the rounding (`drawing`).
     """
 
     site: Site
@@ -73,6 +74,13 @@ class Predicted:
     introduced: float | None = None
     inherited: float | None = None
     per_sample: tuple[float, ...] = ()
+    drawn: tuple[float, ...] = ()
+
+    @property
+    def expected(self) -> float:
+        """How large an error an engine is expected to show: the root mean square of all draws, where there are several."""
+        draws = (self.rel_l2, *self.drawn)
+        return math.sqrt(sum(error**2 for error in draws) / len(draws)) if self.drawn else self.rel_l2
 
     @property
     def lost(self) -> bool:

@@ -19,7 +19,7 @@ import onnx_ir as ir
 from parityscope.arithmetic._graphs import bodies, feed
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.backends._onnxruntime import open_session
-from parityscope.case.graph import subgraph
+from parityscope.case.deriving import subgraph
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from parityscope.backends._onnxruntime import Run
+    from parityscope.backends._ort_running import Run
 
     Arrays = Mapping[str, np.ndarray]
 

@@ -13,14 +13,15 @@ import numpy as np
 
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.sim import prepare
+from parityscope.errors import ParityError
 from parityscope.forecast import observing
 from parityscope.forecast._rows import Rows
 from parityscope.forecast.joining import join
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from parityscope.backends._onnxruntime import Run
+    from parityscope.backends._ort_running import Run
     from parityscope.case import Model
     from parityscope.forecast._rows import Crew
     from parityscope.forecast.joining import Joined
@@ -118,21 +119,34 @@ class _Measured:
 
 @dataclass(slots=True, kw_only=True)
 class Pair:
-    """The reference and one simulation. `static` is the graph of what depends on no input, which is run once."""
+    """The reference and one simulation. `static` is the graph of what depends on no input, which is run once.
+
+    `unchained` opens the graph without chains, for samples of other shapes than those that chains were made for.
+    """
 
     moving: _Graph
+    unchained: Callable[[], _Graph] | None
     static: _Graph | None
     skipped: tuple[Skip, ...]
     once: _Measured | None = None
 
     def add(self, feeds: Arrays, tally: Tally, crew: Crew) -> None:
         """Runs one sample and adds what is measured to `tally`."""
-        _add(self.moving, self.moving.measure(feeds), tally, crew)
+        _add(self.moving, self._moved(feeds), tally, crew)
         if self.static is not None:
             self.once = self.static.measure(feeds) if self.once is None else self.once
             _add(self.static, self.once, tally, crew)
         for name in self.moving.joined.lacking:
             tally.problems.setdefault(name, "the simulation did not give it back")
+
+    def _moved(self, feeds: Arrays) -> _Measured:
+        try:
+            return self.moving.measure(feeds)
+        except ParityError:
+            if self.unchained is None:
+                raise
+            self.moving, self.unchained = self.unchained(), None
+            return self.moving.measure(feeds)
 
 
 def opened(
@@ -147,13 +161,18 @@ def opened(
     """
     if not observing.available():
         return None
-    moving, skipped = _graph(model, target, names, shapes, introduced=introduced, static=False)
+    moving, skipped = _graph(model, target, names, shapes, introduced=introduced)
     if moving is None:
         return None
     static = None
     if moving.joined.others:
         static, _ = _graph(model, target, moving.joined.others, {}, introduced=introduced, static=True)
-    return Pair(moving=moving, static=static, skipped=skipped)
+
+    def unchained() -> _Graph:
+        found, _ = _graph(model, target, names, shapes, introduced=introduced, chained=False)
+        return moving if found is None else found
+
+    return Pair(moving=moving, unchained=unchained if moving.joined.alive else None, static=static, skipped=skipped)
 
 
 def _graph(
@@ -163,12 +182,20 @@ def _graph(
     shapes: Mapping[str, tuple[int, ...]],
     *,
     introduced: bool,
-    static: bool,
+    static: bool = False,
+    chained: bool = True,
 ) -> tuple[_Graph | None, tuple[Skip, ...]]:
     simulation, _, skipped = prepare(model, target, names)
     raw = observing.empty(3 * len(names))
     joined = join(
-        model.graph(), simulation.model, names, raw.ctypes.data, shapes=shapes, introduced=introduced, static=static
+        model.graph(),
+        simulation.model,
+        names,
+        raw.ctypes.data,
+        shapes=shapes,
+        introduced=introduced,
+        static=static,
+        chained=chained,
     )
     if joined is None:
         return None, ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic import format_named
+from parityscope.arithmetic.quantized import known_format
 from parityscope.forecast.records import Cause
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def cause_of(
 
 def about_format(found: FormatForecast) -> Iterator[str]:
     """One format in sentences: the cause, the outputs, what else leaves the range."""
-    number_format = format_named(found.precision)
+    number_format = known_format(found.precision)
     title = number_format.title
     if not any(not output.exact for output in (*found.outputs, *found.layers)):
         yield f"The model computes no floating-point tensor: {title} changes nothing that was measured."
@@ -109,7 +109,21 @@ def _about_output(output: Predicted, title: str, rounding: float | None) -> str:
     said = f"relative L2 error {error(output.rel_l2)}, largest error {output.max_abs:.3g}"
     if output.lost:
         return f"{name} is lost in {title}: {said}{_alone(rounding)}."
-    return f"{name} in {title}: {said}."
+    return f"{name} in {title}: {said}{_drawn(output)}."
+
+
+def _drawn(output: Predicted) -> str:
+    """What further draws of the rounding gave, for an output of few numbers."""
+    if not output.drawn:
+        return ""
+    draws = (output.rel_l2, *output.drawn)
+    lost = sum(not math.isfinite(each) for each in draws)
+    if lost:
+        return f"; in {lost} of {len(draws)} draws of the rounding NaN or infinity"
+    return (
+        f"; over {len(draws)} draws of the rounding {error(output.expected)} (root mean square), from {error(min(draws))} to "
+        f"{error(max(draws))}"
+    )
 
 
 def _alone(rounding: float | None) -> str:

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from parityscope.plugins import discover
+from parityscope.records import ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_FORMATS", "Example", "Lint", "Rule", "lint", "rule_page", "rules"]
 
 DEFAULT_FORMATS = ("f16", "bf16")
-
-_ROLES = ("cause", "contributing", "information")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,5 +98,5 @@ def lint(path: str | Path, formats: Sequence[str] = DEFAULT_FORMATS) -> Lint:
 
     sheet = read_sheet(path, formats)
     found = [finding for rule in rules().values() for finding in rule.look(sheet)]
-    ordered = sorted(found, key=lambda finding: _ROLES.index(finding.role))
+    ordered = sorted(found, key=lambda finding: ROLES.index(finding.role))
     return Lint(sheet=sheet, findings=tuple(ordered), skipped=sheet.skipped)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from parityscope.arithmetic._attributes import input_at
 from parityscope.case.model import dtype_name
-from parityscope.lint._walk import MOVES, input_at
+from parityscope.lint._walk import MOVES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from parityscope.arithmetic._attributes import input_at
 from parityscope.lint._roles import kept_in_fp32
-from parityscope.lint._walk import behind, input_at, number_of, readers
+from parityscope.lint._walk import behind, number_of, readers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

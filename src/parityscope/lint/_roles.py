@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.lint._walk import input_at
+from parityscope.arithmetic._attributes import input_at
 
 if TYPE_CHECKING:
     import onnx_ir as ir

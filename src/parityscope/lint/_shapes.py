@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Dims", "dims_of", "exchangeable", "written"]
+    from parityscope.case.conformance import Dims
 
-Dims = tuple[int | str | None, ...]
+__all__ = ["dims_of", "exchangeable", "written"]
 
 
 def dims_of(value: ir.Value) -> Dims | None:

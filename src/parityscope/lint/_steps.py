@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from parityscope.arithmetic._attributes import input_at
 from parityscope.lint._roles import kept_in_fp32
-from parityscope.lint._walk import ahead, behind, input_at, number_of, same_value
+from parityscope.lint._walk import ahead, behind, number_of, same_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from parityscope.arithmetic._attributes import input_at
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -17,7 +19,6 @@ __all__ = [
     "ahead",
     "behind",
     "float_attribute",
-    "input_at",
     "int_attribute",
     "number_of",
     "readers",
@@ -76,11 +77,6 @@ def behind(value: ir.Value | None) -> ir.Node | None:
         source = node.inputs[0]
         node = None if source is None else source.producer()
     return node
-
-
-def input_at(node: ir.Node, position: int) -> ir.Value | None:
-    """Input `position` of a node; None where it is left out, or where a damaged file has fewer inputs than it should."""
-    return node.inputs[position] if position < len(node.inputs) else None
 
 
 def number_of(sheet: Sheet, value: ir.Value | None) -> float | None:

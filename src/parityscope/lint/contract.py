@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from parityscope.lint._reading import read_sheet
+from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,10 +50,4 @@ def findings_of(rule: Rule, example: Example, folder: Path) -> list[Finding]:
 
 def write_example(example: Example, path: Path) -> Path:
     """Writes an example's model, with its constants as initializers, to `path`."""
-    import onnx
-
-    model = onnx.parser.parse_model(example.model)
-    for name, array in example.constants.items():
-        model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array), name))
-    onnx.save(model, path)
-    return path
+    return write_network(path, example.model, example.constants)

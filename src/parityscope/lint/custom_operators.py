@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from parityscope.arithmetic.standard import DOMAINS
 from parityscope.lint import Example, Rule
 from parityscope.lint._telling import listed, named, plural, told
 
@@ -32,7 +33,6 @@ __all__ = ["RULE"]
 
 _CODE = "EXP105"
 _TITLE = "Operators that are not ONNX's own"
-_STANDARD = frozenset({"", "ai.onnx", "ai.onnx.ml"})
 
 
 def _look(sheet: Sheet) -> Iterator[Finding]:
@@ -40,7 +40,7 @@ def _look(sheet: Sheet) -> Iterator[Finding]:
     by_domain: dict[str, list[Place]] = {}
     for place in sheet.places:
         node = place.node
-        if node.domain not in _STANDARD and (node.domain, node.op_type) not in defined:
+        if node.domain not in DOMAINS and (node.domain, node.op_type) not in defined:
             by_domain.setdefault(node.domain, []).append(place)
     for domain, places in by_domain.items():
         ops = sorted({place.node.op_type for place in places})

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic import round_to
+from parityscope.arithmetic.standard import DEFAULT_EPSILON
 from parityscope.lint import Example, Rule
 from parityscope.lint._roles import kept_in_fp32, role_of
 from parityscope.lint._telling import by_hand, diagnose, number, told
@@ -46,7 +47,6 @@ __all__ = ["RULE"]
 
 _CODE = "RNG102"
 _TITLE = "Parameters lose digits or vanish in the number format"
-_EPSILON = 1e-5  # BatchNormalization's default
 
 # Operators that multiply with (or divide by) these inputs.
 _MULTIPLIES = {
@@ -99,7 +99,7 @@ def _variance_matters(constant: Constant, node: ir.Node, number_format: Format) 
     if constant.few is None:
         return True
     epsilon = float_attribute(node, "epsilon")
-    guard = _EPSILON if epsilon is None else epsilon
+    guard = DEFAULT_EPSILON if epsilon is None else epsilon
     exact = constant.few.astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.sqrt((exact + guard) / (round_to(exact, number_format) + guard))

@@ -28,7 +28,7 @@ from parityscope.arithmetic.element_types import infer_types
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.recording import Progress, silent
 from parityscope.case.crossing import crossings
-from parityscope.case.graph import SEVERED_SUFFIX, sever, subgraph
+from parityscope.case.deriving import SEVERED_SUFFIX, sever, subgraph
 from parityscope.records import Stretch
 
 if TYPE_CHECKING:

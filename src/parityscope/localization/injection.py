@@ -17,7 +17,7 @@ import numpy as np
 
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.recording import Progress, silent
-from parityscope.case.graph import inject, mark_outputs
+from parityscope.case.deriving import inject, mark_outputs
 from parityscope.localization.keeping import injected_graph, severed_graphs
 from parityscope.localization.replay import Options, by_introduced, open_window, plan_windows, replayed_values
 from parityscope.localization.sides import Sides
@@ -107,8 +107,8 @@ def _introduced_errors(sides: Sides, leading: Sequence[str], sample: int, option
             with np.errstate(invalid="ignore", over="ignore"):
                 difference = mine.astype(np.float64) - again.astype(np.float64)
                 # Equal infinities differ by nothing, and neither do NaN and NaN.
-                difference[(mine == again) | (np.isnan(mine) & np.isnan(again))] = 0.0
-                errors[name] = difference.astype(again.dtype)
+                same = (mine == again) | (np.isnan(mine) & np.isnan(again))
+                errors[name] = np.where(same, 0.0, difference).astype(again.dtype)
     return errors
 
 

@@ -15,7 +15,8 @@ import numpy as np
 from parityscope.arithmetic._graphs import Names
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.maxima import NAN_DEPENDENT, propagate_nans
-from parityscope.case.graph import Severed, computing, node_name, sever
+from parityscope.case.deriving import Severed, sever
+from parityscope.case.graph import computing, node_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -24,11 +24,12 @@ from typing import TYPE_CHECKING
 
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.recording import Progress, silent
-from parityscope.case.graph import SEVERED_SUFFIX, subgraph
+from parityscope.case.deriving import SEVERED_SUFFIX, subgraph
 from parityscope.comparison import ReplayStatistics, channel_axis, measure_replay
 from parityscope.localization.keeping import severed_graphs
 from parityscope.localization.sides import Sides
 from parityscope.localization.spreading import between_parts
+from parityscope.noise import FLOAT32_ROUNDING
 from parityscope.records import Localization, Site, Skip, Suspect
 
 if TYPE_CHECKING:
@@ -36,9 +37,9 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from parityscope.backends._onnxruntime import Run
+    from parityscope.backends._ort_running import Run
     from parityscope.case import Inputs, Model
-    from parityscope.case.graph import Severed
+    from parityscope.case.deriving import Severed
     from parityscope.trace import Trace
 
 __all__ = [
@@ -53,7 +54,6 @@ __all__ = [
 ]
 
 # Half a unit in the last place of float32, as a relative error: no two FP32 evaluations can be told apart below it.
-_FLOAT32_ROUNDING = 2.0**-24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ def localize(
             totals[found.tensor].append(found.statistics)
     relative = {name: _relative_error(parts) for name, parts in totals.items()}
     suspects = [
-        _suspect(places[name], parts, severed, relative, floor=_FLOAT32_ROUNDING) for name, parts in totals.items()
+        _suspect(places[name], parts, severed, relative, floor=FLOAT32_ROUNDING) for name, parts in totals.items()
     ]
     suspects.sort(key=by_introduced)
     return Localization(
@@ -193,7 +193,13 @@ def replay(
 def replayed_values(
     run: Run, sides: Sides, needed: Iterable[str], sample: int, *, reader: str
 ) -> dict[str, np.ndarray]:
-    """Runs a severed (sub)graph on the candidate's tensors `needed` of one sample, as the run of `reader` gave them."""
+    """Runs a severed (sub)graph on the candidate's tensors `needed` of one sample, as the run of `reader` gave them.
+
+    Gives arrays by value name, of the graph's own shapes and dtypes.
+
+    Raises:
+        ParityError: ONNX Runtime fails on them.
+    """
     feeds: dict[str, np.ndarray] = dict(sides.inputs.sample(sample).arrays)
     feeds.update((name + SEVERED_SUFFIX, sides.its(sample, name, reader=reader)) for name in needed)
     return run(feeds)

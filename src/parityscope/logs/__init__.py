@@ -15,6 +15,7 @@ from parityscope.logs._records import EngineLayer, Fusion, IOTensor, Line, Log, 
 from parityscope.logs.comparing import LogPair, NodePair, compare_logs, layer_of
 from parityscope.logs.finding import find, find_between, find_pair
 from parityscope.logs.meanings import MEANINGS, explain_line
+from parityscope.logs.timing import NodeTimes, node_times
 
 __all__ = [
     "MEANINGS",
@@ -26,6 +27,7 @@ __all__ = [
     "LogPair",
     "Meaning",
     "NodePair",
+    "NodeTimes",
     "Noted",
     "Timing",
     "WeightIssue",
@@ -35,5 +37,6 @@ __all__ = [
     "find_between",
     "find_pair",
     "layer_of",
+    "node_times",
     "read_log",
 ]

@@ -9,7 +9,15 @@ Prefixes known, with where each comes from:
 * `2024-05-17 17:06:02 [W:onnxruntime:log, tensorrt_execution_provider.h:83 log] [2024-05-17 17:06:02 WARNING] text`
 * `WARNING: [Torch-TensorRT ...] - text` and `WARNING:torch_tensorrt [...]:text`
 
-Colours are taken off, and so is what a container or a service puts before TensorRT's prefix (`face_1 | [05/02/...] [TRT] [E]`).
+Colours are taken off, and so is what others put before each line, also before those that have no prefix of TensorRT's:
+
+* `2026-08-20T20:57:40.123456789Z ` `docker logs -t`, `kubectl logs --timestamps`; with `stderr F ` behind it in a node's files,
+  and with `build<TAB>Build engine<TAB>` before it in `gh run view --log`
+* `face_1             | ` `docker compose logs`
+* `[pod/trt-0/trt] ` `kubectl logs --prefix`
+* `Aug 20 20:57:40 host trtexec[1234]: ` journald and syslog
+* `trtexec.exe : ` PowerShell, before the first line of stderr
+
 A line longer than a block is cut: what matters stands at its beginning.
 """
 
@@ -19,13 +27,11 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator
 
-__all__ = ["BLOCK", "is_binary", "is_noise", "lines_of", "split_prefix", "text_of"]
+__all__ = ["bare", "is_noise", "lines_of", "split_prefix", "text_of"]
 
-BLOCK = 1 << 22  # bytes (chosen): two blocks are all of a log that is in memory at once
-_LONGEST = BLOCK  # bytes of a line that are kept
+_LONGEST = 1 << 22  # bytes of a line that are kept (chosen): as much as one block of a log
 
 _SEVERITIES = {
     "VERBOSE": "V",
@@ -54,6 +60,15 @@ _NOISE = re.compile(
     rb"CONSTANT |SHUFFLE |ELEMENTWISE |CONVOLUTION |ACTIVATION |\S+ (?:\S+ )?Set Tactic Name: |\S+ \[\w+\] (?:in|out)puts: |"
     rb"\S+ \(\w+\) Set Tactic Name: )"
 )
+# What a container, a service or a shell puts before a line. `name | ` is also Polygraphy's form (`PASSED | Runtime: ...`), and is
+# taken off only where a line of a log follows.
+_FOREIGN = re.compile(
+    rb"(?:(?:\x1b\[[\d;]*m)*(?:"
+    rb"(?:[^\t\x1b\[]+\t[^\t]*\t)?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)"
+    rb"(?: std(?:out|err) [FP]| \S+ \S+\[\d+\]:)? ?"
+    rb"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S+ \S+: |\[pod/[^\]]+\] |\S+\.exe : "
+    rb"|[\w.-]+ +\| (?=\[|&&&& |Layer\(|Name: | Name: |Layers:|I/O Tensors:|Engine |Bindings:|\x1b|\d{4}-)))+"
+)
 _WORDED = re.compile(
     r"(?:\S+ \S+ \[[VIWEF]:[^\]]*\] )?"
     r"(?:\[TensorRT\] (VERBOSE|INFO|WARNING|ERROR|INTERNAL_ERROR): |\[[\d: -]+ (VERBOSE|INFO|WARNING|ERROR)\]\s+"
@@ -61,10 +76,12 @@ _WORDED = re.compile(
 )
 
 
-def is_binary(path: Path) -> bool:
-    """Whether a file holds zero bytes near its beginning, which no log does."""
-    with path.open("rb") as file:
-        return b"\0" in file.read(1 << 12)
+def bare(line: bytes) -> bytes:
+    """A line without what a container, a service or a shell put before it."""
+    if line.startswith(b"[") and not line.startswith(b"[pod/"):
+        return line
+    found = _FOREIGN.match(line)
+    return line[found.end() :] if found else line
 
 
 def is_noise(line: bytes) -> bool:
@@ -77,16 +94,20 @@ def text_of(line: bytes) -> str:
     return line.decode("utf-8", "replace").rstrip("\r")
 
 
-def lines_of(path: Path) -> Iterator[bytes]:
-    """The lines of a file without their ends."""
-    rest = b""
-    with path.open("rb") as file:
-        while block := file.read(BLOCK):
-            *whole, rest = (rest + block).split(b"\n")
-            yield from whole
-            if len(rest) > _LONGEST:
-                yield rest[:_LONGEST]
-                rest = _after_line(file)
+def lines_of(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines of a text that comes in blocks, without their ends; no more of a line than `_LONGEST` is kept."""
+    rest, passing = b"", False
+    for block in blocks:
+        if passing:
+            _, end, rest = block.partition(b"\n")
+            passing = not end
+        else:
+            rest += block
+        *whole, rest = rest.split(b"\n")
+        yield from whole
+        if len(rest) > _LONGEST:
+            yield rest[:_LONGEST]
+            rest, passing = b"", True
     if rest:
         yield rest
 
@@ -111,13 +132,3 @@ def split_prefix(line: str) -> tuple[str, str]:
         letter = found[1] or found[2]
         return _SEVERITIES.get(letter, letter), line[found.end() :]
     return "", line
-
-
-def _after_line(file: object) -> bytes:
-    """Skips to the end of the line that `file` stands in; gives what of the last block belongs to the next line."""
-    while block := file.read(BLOCK):  # type: ignore[attr-defined] # a binary file
-        _, end, rest = block.partition(b"\n")
-        if end:
-            kept: bytes = rest
-            return kept
-    return b""

@@ -16,38 +16,6 @@ _INT64_END = (
 
 NUMBERS = (
     Meaning(
-        name="TF32 on by default (trtexec)",
-        hint="TF32 is enabled by default",
-        pattern=r"TF32 is enabled by default",
-        effect="may harm",
-        means="matrix products and convolutions may round their inputs to 10 bits (TF32)",
-        why="each such product has a relative error of about 3e-4 where FP32 has 3e-7; Polygraphy has TF32 off by "
-        "default, so the same model gives two answers with NVIDIA's two tools",
-        code="ACC201",
-        role="contributing",
-        fix="build with TF32 off and compare again: an error that stays is not TF32's",
-        command="trtexec --onnx=model.onnx --noTF32",
-        source=f"{_ISSUE}/3180",
-    ),
-    Meaning(
-        name="TF32 off by default (Polygraphy)",
-        hint="TF32 is disabled by default",
-        pattern=r"TF32 is disabled by default",
-        effect="harmless",
-        means="FP32 products are FP32",
-        why="but trtexec and the raw builder have TF32 on by default: an engine of theirs is another program",
-        source=f"{_ISSUE}/4492",
-    ),
-    Meaning(
-        name="no TF32 in this GPU",
-        hint="kTF32 is set but hardware does not support TF32",
-        pattern=r"kTF32 is set but hardware does not support TF32",
-        effect="harmless",
-        means="the flag has no effect: FP32 products are FP32",
-        why="GPUs before compute capability 8.0 have no TF32",
-        source="https://github.com/lyuwenyu/RT-DETR/issues/47",
-    ),
-    Meaning(
         name="weights changed by conversion",
         hint="encountered issues when converting weights between types",
         pattern=r"encountered issues when converting weights between types",

@@ -107,6 +107,15 @@ RUNS = (
         source="https://github.com/open-mmlab/mmdeploy/issues/914",
     ),
     Meaning(
+        name="timing cache not used",
+        hint="iming cache",
+        pattern=r"Failed to deserialize timing cache|[Tt]iming cache will not be used|Timing cache header mismatch"
+        r"|invalid timing cache entry",
+        effect="harmless",
+        means="measurements of earlier builds, of another GPU or version, are left out",
+        why="kernels are measured anew; two builds may choose other kernels, whose sums differ in the last digits",
+    ),
+    Meaning(
         name="lazy loading of CUDA",
         hint="CUDA lazy loading is not enabled",
         pattern=r"CUDA lazy loading is not enabled",

@@ -13,7 +13,8 @@ from parityscope.errors import ParityError
 from parityscope.logs import _taking
 from parityscope.logs._ending import endings, refuse_binary, refuse_other
 from parityscope.logs._facts import flags_of
-from parityscope.logs._lines import is_noise, lines_of, split_prefix, text_of
+from parityscope.logs._lines import bare, is_noise, lines_of, split_prefix, text_of
+from parityscope.logs._opening import Source
 from parityscope.logs._records import Log
 from parityscope.logs._taking import Read, take
 from parityscope.records import Skip
@@ -32,12 +33,17 @@ def read_log(path: Path) -> Log:
     """
     if not path.is_file():
         raise ParityError(f"there is no log {path}", where=str(path), fix="give the path of a text file")
-    refuse_binary(path)
+    source = Source(path=path)
+    refuse_binary(source)
     read = Read()
     noise = 0
-    for line in lines_of(path):
+    for raw in lines_of(source.blocks()):
         read.number += 1
-        if is_noise(line):
+        if is_noise(raw):
+            noise += 1
+            continue
+        line = bare(raw)
+        if line is not raw and is_noise(line):
             noise += 1
             continue
         severity, text = split_prefix(text_of(line))
@@ -48,25 +54,12 @@ def read_log(path: Path) -> Log:
     read.known += noise
     if not read.known:
         refuse_other(path, read.number)
-    return _log(path, read)
+    return _log(source, read)
 
 
-def _log(path: Path, read: Read) -> Log:
-    flags = flags_of(read.command)
-    with path.open("rb") as file:
-        file.seek(-1, 2)
-        whole = file.read(1) == b"\n"
-    skipped = list(
-        endings(
-            tool=read.tool,
-            outcome=read.outcome,
-            builds=read.builds,
-            finished=read.finished,
-            severities=read.severities,
-            whole=whole,
-            layers=len(read.layers),
-        )
-    )
+def _log(source: Source, read: Read) -> Log:
+    path, flags = source.path, flags_of(read.command)
+    skipped = list(endings(read, source))
     skipped += [
         Skip(what=kind, reason=f"more than {_taking.MOST:,} of them: the rest is left out")
         for kind in sorted(read.capped)
@@ -82,8 +75,12 @@ def _log(path: Path, read: Read) -> Log:
         flags=tuple(f"--{name}" + (f"={value}" if value else "") for name, value in flags.items()),
         command=read.command,
         outcome=read.outcome,
+        failed_runs=read.failed_runs,
+        runs=read.runs,
         severities=MappingProxyType(dict(read.severities)),
-        builds=max(read.builds, read.finished > 0),
+        builds=max(read.builds, read.finished),
+        finished=read.finished,
+        unfinished=read.building,
         noted=tuple(read.notes.noted()),
         unexplained=tuple(read.unexplained.values()),
         weights=tuple(read.weights.issues()),
@@ -109,6 +106,8 @@ def _tf32(read: Read, flags: dict[str, str]) -> str:
     notes = read.notes.held
     if "noTF32" in flags:
         return "off (--noTF32)"
+    if "TF32 switched off by the environment" in notes:
+        return "off (NVIDIA_TF32_OVERRIDE=0)"
     if "no TF32 in this GPU" in notes:
         return "off (this GPU has none)"
     if "TF32 off by default (Polygraphy)" in notes:

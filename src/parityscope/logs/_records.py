@@ -161,6 +161,9 @@ class Log:
 
     `made` gives for each layer of the network the ONNX node that it was made for ("" for a helper of the parser), `foreign`
     the nodes of each region that was handed to another compiler, `tactics` the kernel that was chosen for each layer.
+    `outcome` is the last run's of trtexec or Polygraphy; `runs` counts those that ended, `failed_runs` those that ended with
+    FAILED. `finished` counts the `builds` that ended with an engine, `unfinished` says that the last
+    one did not.
     """
 
     path: Path
@@ -173,8 +176,12 @@ class Log:
     flags: tuple[str, ...] = ()
     command: str = ""
     outcome: Literal["passed", "failed", "unknown"] = "unknown"
+    runs: int = 0
+    failed_runs: int = 0
     severities: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     builds: int = 0
+    finished: int = 0
+    unfinished: bool = False
     noted: tuple[Noted, ...] = ()
     unexplained: tuple[Line, ...] = ()
     weights: tuple[WeightIssue, ...] = ()

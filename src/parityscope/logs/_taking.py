@@ -40,9 +40,13 @@ class Read:
     tool: str = ""
     command: str = ""
     outcome: Literal["passed", "failed", "unknown"] = "unknown"
+    runs: int = 0
+    failed_runs: int = 0
+    begun: bool = False
     severities: Counter[str] = field(default_factory=Counter)
     builds: int = 0
     finished: int = 0
+    building: bool = False
     notes: Notes = field(default_factory=Notes)
     unexplained: dict[str, Line] = field(default_factory=dict)
     weights: Weights = field(default_factory=Weights)
@@ -110,6 +114,7 @@ def _verbose(read: Read, text: str) -> bool:
     elif (text.startswith(("After ", "Original: "))) and (count := counted(text)) is not None:
         if count[0] == "original":
             read.builds += 1
+            read.building = True
             read.layers.clear()
             read.tensors.clear()
             read.layer_counts.clear()
@@ -142,12 +147,16 @@ def _say(read: Read, severity: str, text: str) -> None:
             held = read.versions if fact.version else read.facts
             held[fact.key] = next(group for group in match.groups() if group).strip()
             read.known += 1
-            read.finished += fact.key in {"engine generated in", "engine built in"}
+            if fact.key in {"engine generated in", "engine built in"}:
+                _finish(read)
     if text.startswith("RUNNING | Command: "):
         read.tool, read.command = "polygraphy", text.partition("Command: ")[2]
+        _end(read, text[:7])
         read.known += 1
     elif text.startswith(("PASSED | ", "FAILED | ")):
         _end(read, text[:6])
+        read.known += 1
+        return
     elif text.startswith("=== Profile ("):
         read.profile = "?"
     elif (found_times := performance(text)) is not None:
@@ -213,8 +222,18 @@ def _put(read: Read, kind: str, held: dict[_K, _V], key: _K, value: _V) -> None:
         read.capped.add(kind)
 
 
+def _finish(read: Read) -> None:
+    """An engine is there. Without verbose lines no build's beginning is told, and tools say in two lines that one is done."""
+    if read.building or not read.finished:
+        read.finished += 1
+    read.building = False
+
+
 def _end(read: Read, state: str) -> None:
-    if state == "PASSED":
-        read.outcome = "passed"
-    elif state == "FAILED":
-        read.outcome = "failed"
+    """A run begins, or ends: what an earlier run in the same file came to says nothing about a later one."""
+    if state == "RUNNING":
+        read.begun, read.outcome = True, "unknown"
+        return
+    read.runs += 1
+    read.failed_runs += state == "FAILED"
+    read.outcome = "failed" if state == "FAILED" else "passed"

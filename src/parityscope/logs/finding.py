@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from parityscope.logs.comparing import layer_of
-from parityscope.records import Finding, OfferedRepair
+from parityscope.records import ROLES, Finding, OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["find", "find_between", "find_pair"]
 
-_ROLES = ("cause", "contributing", "information")
 _TYPE_NAMES = {"fp32": "Float", "fp16": "Half", "bf16": "BFloat16", "int8": "Int8"}
+_NETWORK = "parityscope network model.onnx"
 _SHOWN = 8  # names in a claim (chosen); the details hold them all
 _KINDS: Mapping[str, tuple[str, str, str, str]] = {
     "overflow": (
@@ -51,7 +51,8 @@ def find(log: Log) -> tuple[Finding, ...]:
         *_kernels(log),
         *(_noted(noted) for noted in log.noted if noted.meaning.code),
     ]
-    return tuple(sorted(found, key=lambda finding: _ROLES.index(finding.role)))
+    found += _failed(log, explained=any(finding.role == "cause" for finding in found))
+    return tuple(sorted(found, key=lambda finding: ROLES.index(finding.role)))
 
 
 def find_pair(pair: LogPair) -> tuple[Finding, ...]:
@@ -67,7 +68,7 @@ def find_pair(pair: LogPair) -> tuple[Finding, ...]:
         for one in theirs
         if (one.code, one.claim) not in claims[0]
     ]
-    return tuple(sorted((*found, *find_between(pair)), key=lambda finding: _ROLES.index(finding.role)))
+    return tuple(sorted((*found, *find_between(pair)), key=lambda finding: ROLES.index(finding.role)))
 
 
 def find_between(pair: LogPair) -> tuple[Finding, ...]:
@@ -124,6 +125,28 @@ def _refused(log: Log) -> Iterator[Finding]:
     for node in log.refused:
         claim = f"the parser refused {node.node}{f' ({node.operator})' if node.operator else ''}: {node.reason}"
         yield _finding("EXP201", "node refused by the parser", "cause", claim, {"node": node.node})
+
+
+def _failed(log: Log, *, explained: bool) -> Iterator[Finding]:
+    """A run that ended with FAILED, or a build with errors and no end; no cause beside another one or if the last run passed."""
+    errors = log.severities.get("E", 0)
+    if log.failed_runs:
+        which = f"{log.failed_runs} of {log.runs} runs" if log.runs > 1 else "the run"
+        what = f"{which} ended with FAILED"
+    elif log.unfinished and errors and log.outcome != "passed":
+        what = f"an engine build begins, has {errors} error{'s' * (errors > 1)} and does not end"
+    else:
+        return
+    last = [line.text for line in log.unexplained if line.severity == "E"][:3]
+    said = f"; errors that nothing is known about: {' | '.join(last)}" if last else ""
+    meant = {"polygraphy": "a build failed, or outputs differ by more than was allowed"}.get(
+        log.tool, "nothing was built or run"
+    )
+    role = "contributing" if explained or log.outcome == "passed" else "cause"
+    claim = f"{what}: {meant}{said}"
+    advice = OfferedRepair(repair="network", text="see which node is refused, and why, without a GPU", command=_NETWORK)
+    details = {"errors": errors, "runs": log.runs, "failed": log.failed_runs}
+    yield _finding("RUN202", "the run failed", role, claim, details, (advice,))
 
 
 def _not_honoured(log: Log) -> Iterator[Finding]:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 from parityscope.logs._meanings_failures import FAILURES
 from parityscope.logs._meanings_numbers import NUMBERS
 from parityscope.logs._meanings_runs import RUNS
+from parityscope.logs._meanings_tf32 import TF32
 
 if TYPE_CHECKING:
     from parityscope.logs._records import Meaning
 
 __all__ = ["MEANINGS", "explain_line", "fact_in"]
 
-MEANINGS: tuple[Meaning, ...] = (*NUMBERS, *FAILURES, *RUNS)
+MEANINGS: tuple[Meaning, ...] = (*TF32, *NUMBERS, *FAILURES, *RUNS)
 _COMPILED = MappingProxyType({meaning.name: re.compile(meaning.pattern) for meaning in MEANINGS})
 
 

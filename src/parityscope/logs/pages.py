@@ -60,6 +60,17 @@ _COMPOSED = {
         "Nodes write another type in one of two engines.",
         "What a conversion is meant to do; a node that was to stay in FP32 and is among them did not.",
     ),
+    "RUN202": (
+        "A run of trtexec or Polygraphy ended with FAILED, or an engine build has errors and no end.",
+        (
+            "Nothing was built or run, or (Polygraphy) outputs differ by more than was allowed. A cause where no other line "
+            "explains it."
+        ),
+        (
+            "To do: read the errors that the finding quotes; parityscope network names the nodes that TensorRT refuses, "
+            "without a GPU."
+        ),
+    ),
     "EXP201": (
         "TensorRT refuses a node, or the whole network.",
         "Nothing is built.",

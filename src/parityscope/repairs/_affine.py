@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic._attributes import integer, integers, number, text
 from parityscope.repairs._editing import array_of, set_input
 
 if TYPE_CHECKING:
@@ -42,14 +43,14 @@ def into_previous(model: ir.Model, node: ir.Node, affine: Affine) -> bool:
         scaled = weight * affine.gain.reshape(-1, *[1] * (weight.ndim - 1))
     elif node.op_type == "ConvTranspose":
         # (inputs, outputs / groups, ...): the inputs of a group meet the outputs of the same group.
-        groups = _integer(node, "group", 1)
+        groups = integer(node, "group", 1)
         gain = affine.gain.reshape(groups, 1, -1, *[1] * (weight.ndim - 2))
         scaled = (weight.reshape(groups, -1, *weight.shape[1:]) * gain).reshape(weight.shape)
     elif node.op_type == "Gemm":
-        beta = _number(node, "beta", 1.0)
+        beta = number(node, "beta", 1.0)
         if beta == 0.0:
             return False
-        scaled = weight * (affine.gain[:, None] if _integer(node, "transB", 0) else affine.gain)
+        scaled = weight * (affine.gain[:, None] if integer(node, "transB", 0) else affine.gain)
         shift = shift / beta
     else:
         return False
@@ -65,20 +66,20 @@ def into_next(model: ir.Model, node: ir.Node, affine: Affine) -> bool:
     if node.op_type == "Conv":
         if affine.shift.any() and _padded(node):
             return False
-        groups, taps = _integer(node, "group", 1), [1] * (weight.ndim - 2)
+        groups, taps = integer(node, "group", 1), [1] * (weight.ndim - 2)
         outputs = weight.shape[0]
         gain, shift = (each.reshape(groups, 1, -1, *taps) for each in (affine.gain, affine.shift))
         grouped = weight.astype(np.float64).reshape(groups, outputs // groups, *weight.shape[1:])
         scaled = (grouped * gain).reshape(weight.shape)
         added = (grouped * shift).reshape(outputs, -1).sum(axis=1)
     else:
-        turned, beta = _integer(node, "transB", 0), _number(node, "beta", 1.0)
-        if _integer(node, "transA", 0) or beta == 0.0:
+        turned, beta = integer(node, "transB", 0), number(node, "beta", 1.0)
+        if integer(node, "transA", 0) or beta == 0.0:
             return False
         outputs = weight.shape[0 if turned else 1]
         scaled = weight * (affine.gain if turned else affine.gain[:, None])
         product = weight.astype(np.float64) * (affine.shift if turned else affine.shift[:, None])
-        added = product.sum(axis=1 if turned else 0) * _number(node, "alpha", 1.0) / beta
+        added = product.sum(axis=1 if turned else 0) * number(node, "alpha", 1.0) / beta
     old = _bias(node, outputs)
     if old is None:
         return False
@@ -103,16 +104,4 @@ def _write(model: ir.Model, node: ir.Node, weight: np.ndarray, bias: np.ndarray,
 
 
 def _padded(node: ir.Node) -> bool:
-    pads, automatic = node.attributes.get("pads"), node.attributes.get("auto_pad")
-    same = automatic is not None and automatic.as_string().startswith("SAME")
-    return same or (pads is not None and any(pads.as_ints()))
-
-
-def _integer(node: ir.Node, name: str, default: int) -> int:
-    attribute = node.attributes.get(name)
-    return default if attribute is None else int(attribute.as_int())
-
-
-def _number(node: ir.Node, name: str, default: float) -> float:
-    attribute = node.attributes.get(name)
-    return default if attribute is None else float(attribute.as_float())
+    return text(node, "auto_pad", "NOTSET").startswith("SAME") or any(integers(node, "pads", ()))

@@ -50,7 +50,7 @@ def consents(finding: Finding, name: str) -> bool:
 
 
 def array_of(value: ir.Value | None) -> np.ndarray | None:
-    """The elements of a constant that no caller can override; None for anything else."""
+    """The elements of a constant that no caller can override, in its own shape and dtype; None for anything else."""
     if value is None or value.is_graph_input():
         return None
     tensor = constant_value(value)
@@ -70,7 +70,7 @@ def only_reader(value: ir.Value) -> ir.Node | None:
 
 
 def constant(model: ir.Model, array: np.ndarray, name: str) -> ir.Value:
-    """A new initializer; its name is made one that the graph does not have."""
+    """A new initializer of the shape and dtype of `array`; its name is made one that the graph does not have."""
     import onnx_ir as ir
 
     taken = set(model.graph.initializers) | {str(value.name) for value in model.graph.inputs}
@@ -85,7 +85,10 @@ def constant(model: ir.Model, array: np.ndarray, name: str) -> ir.Value:
 
 
 def set_input(model: ir.Model, node: ir.Node, position: int, array: np.ndarray, name: str) -> None:
-    """Makes a new constant the input of `node` at `position`; other readers of the old one keep it."""
+    """Makes a new constant the input of `node` at `position`; other readers of the old one keep it.
+
+    The constant has the shape and dtype of `array`; an old one that nothing reads any more goes.
+    """
     value = constant(model, array, name)
     old = node.inputs[position] if position < len(node.inputs) else None
     if position >= len(node.inputs):

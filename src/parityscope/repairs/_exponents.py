@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic._attributes import number
+from parityscope.arithmetic.standard import DEFAULT_EPSILON
 from parityscope.repairs._editing import array_of
 from parityscope.repairs._homogeneity import ADDITIVE, equations
 
@@ -30,10 +32,10 @@ if TYPE_CHECKING:
     from parityscope.arithmetic import Format
     from parityscope.repairs._homogeneity import Equation, Slot
 
-__all__ = ["Scaling", "attribute_of", "scaled", "solve"]
+__all__ = ["HEADROOM", "Scaling", "attribute_of", "scaled", "solve"]
 
+HEADROOM = 4.0  # two bits above the largest magnitude that was seen, for samples that were not: chosen
 _CHOICES = 4  # chosen: sixteen attempts at most, each as fast as looking at the segment once
-_EPSILON = 1e-5  # the default of the attribute epsilon, in every operator that has it
 
 Place = tuple[int, str, "int | str"]  # id of a node, and a slot of it
 
@@ -246,5 +248,4 @@ def _largest(array: np.ndarray) -> float:
 
 def attribute_of(node: ir.Node, name: str) -> float:
     """The value of a float attribute, or the default of epsilon."""
-    attribute = node.attributes.get(name)
-    return _EPSILON if attribute is None else float(attribute.as_float())
+    return number(node, name, DEFAULT_EPSILON)

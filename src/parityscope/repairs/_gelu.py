@@ -11,8 +11,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from parityscope.arithmetic._attributes import input_at
+from parityscope.arithmetic.standard import GELU_CUBIC
 from parityscope.repairs._editing import scalar_of
-from parityscope.repairs._patterns import input_at, operands, producer_of
+from parityscope.repairs._patterns import operands, producer_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["gelu"]
 
 _CLOSE = 1e-4  # relative; exporters write the constants with four digits or more
-_CUBIC = 0.044715
 _TANH_SCALE = math.sqrt(2.0 / math.pi)
 
 
@@ -107,7 +108,7 @@ def _cube_of(x: ir.Value, term: ir.Value) -> tuple[ir.Node, ...] | None:
     """The nodes of 0.044715 x^3, the cube written as a power or as products in any order."""
     last = producer_of(term, "Mul")
     values, products, scale = _factors(last) if last is not None else ([], [], 0.0)
-    if not _close(scale, _CUBIC):
+    if not _close(scale, GELU_CUBIC):
         return None
     if len(values) == 3 and all(value is x for value in values):
         return tuple(products)

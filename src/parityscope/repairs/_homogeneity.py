@@ -17,6 +17,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from parityscope.arithmetic._attributes import integer
 from parityscope.repairs._editing import scalar_of
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def _normalizations(node: ir.Node) -> list[Equation] | None:
     if node.op_type in _WHITEN:
         # (a x - mean(a x)) / sqrt(var(a x) + a^2 epsilon): the scale cancels, and only the parameters set a new one.
         return [_sum((("in", 0), 2), (("attr", "epsilon"), -1)), *parameters] if len(node.outputs) == 1 else None
-    if node.op_type == "BatchNormalization" and len(node.outputs) == 1 and not _training(node):
+    if node.op_type == "BatchNormalization" and len(node.outputs) == 1 and not integer(node, "training_mode", 0):
         gain = _sum((("in", 0), 1), (("in", 1), 1), (("out", 0), -1))
         return [gain, _same(("in", 2), ("out", 0)), _same(("in", 3), ("in", 0)), {("in", 4): Fraction(1)}]
     return [{("out", 0): Fraction(1)}] if node.op_type == "LpNormalization" else None
@@ -129,11 +130,6 @@ def _sum(*terms: tuple[Slot, int]) -> Equation:
 
 def _attributes(node: ir.Node, *names: str) -> list[Slot]:
     return [("attr", name) for name in names if name in node.attributes]
-
-
-def _training(node: ir.Node) -> bool:
-    mode = node.attributes.get("training_mode")
-    return mode is not None and bool(mode.as_int())
 
 
 def _between_floats(node: ir.Node) -> bool:

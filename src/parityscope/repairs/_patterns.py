@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic._attributes import input_at, integer
+from parityscope.arithmetic.standard import opset_of
 from parityscope.repairs._editing import constant, insert, scalar_of
-from parityscope.repairs._raising import opset_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +29,6 @@ __all__ = [
     "Softmax",
     "axes_of",
     "chain_axes",
-    "input_at",
     "keeps_dims",
     "mean_removed",
     "operands",
@@ -76,11 +76,6 @@ class Softmax:
     exponential: ir.Node
     total: ir.Node
     last: ir.Node
-
-
-def input_at(node: ir.Node, position: int) -> ir.Value | None:
-    """An input, None where the node has no such."""
-    return node.inputs[position] if position < len(node.inputs) else None
 
 
 def producer_of(value: ir.Value | None, *operators: str) -> ir.Node | None:
@@ -161,8 +156,7 @@ def chain_axes(node: ir.Node) -> tuple[int, ...] | None:
 
 def keeps_dims(node: ir.Node) -> bool:
     """Whether a reduction leaves dimensions of 1 behind."""
-    keep = node.attributes.get("keepdims")
-    return keep is None or bool(keep.as_int())
+    return bool(integer(node, "keepdims", 1))
 
 
 def axes_of(node: ir.Node) -> tuple[int, ...] | None:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from parityscope.arithmetic.standard import opset_of
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["adopt", "opset_of", "raised", "shapes_of"]
-
-
-def opset_of(model: ir.Model) -> int:
-    """The version of ONNX's own operators that the model imports."""
-    return model.opset_imports.get("", model.opset_imports.get("ai.onnx", 1))
+__all__ = ["adopt", "raised", "shapes_of"]
 
 
 def raised(model: ir.Model, opset: int) -> ir.Model | None:

@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic._attributes import integer, number
+from parityscope.arithmetic.standard import DEFAULT_EPSILON
 from parityscope.repairs import Repair
 from parityscope.repairs._affine import Affine, into_next, into_previous
 from parityscope.repairs._editing import array_of, constant, insert, nodes_of, only_reader, prune, replace_value
@@ -36,8 +38,6 @@ if TYPE_CHECKING:
     from parityscope.records import Finding
 
 __all__ = ["REPAIR"]
-
-_EPSILON = 1e-5  # the operator's default
 
 
 def _apply(model: ir.Model, finding: Finding) -> str | None:
@@ -51,15 +51,13 @@ def _apply(model: ir.Model, finding: Finding) -> str | None:
 
 
 def _affine(node: ir.Node) -> Affine | None:
-    training = node.attributes.get("training_mode")
-    if len(node.outputs) > 1 or (training is not None and training.as_int()):
+    if len(node.outputs) > 1 or integer(node, "training_mode", 0):
         return None
     arrays = [array for array in map(array_of, node.inputs[1:5]) if array is not None]
     if len(arrays) != 4:
         return None
     scale, bias, mean, variance = (array.astype(np.float64) for array in arrays)
-    epsilon = node.attributes.get("epsilon")
-    gain = scale / np.sqrt(variance + (_EPSILON if epsilon is None else epsilon.as_float()))
+    gain = scale / np.sqrt(variance + number(node, "epsilon", DEFAULT_EPSILON))
     return Affine(gain=gain, shift=bias - mean * gain, dtype=arrays[0].dtype)
 
 

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic.standard import opset_of
 from parityscope.repairs import Repair
 from parityscope.repairs._editing import (
     array_of,
@@ -40,7 +41,7 @@ from parityscope.repairs._editing import (
 )
 from parityscope.repairs._gelu import gelu
 from parityscope.repairs._patterns import chain_axes, mean_removed, operands, quotient, softmax
-from parityscope.repairs._raising import adopt, opset_of, raised, shapes_of
+from parityscope.repairs._raising import adopt, raised, shapes_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -26,9 +26,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic import format_named
+from parityscope.arithmetic._attributes import integer
+from parityscope.arithmetic.standard import opset_of
 from parityscope.repairs import Repair
 from parityscope.repairs._editing import array_of, insert, nodes_of, prune, replace_value, set_input
-from parityscope.repairs._raising import adopt, opset_of, raised
+from parityscope.repairs._raising import adopt, raised
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -65,7 +67,7 @@ def _typed(model: ir.Model, node: ir.Node, number_format: Format) -> bool:
     parameters = [array_of(value) for value in node.inputs[1:5]]
     arrays = [array for array in parameters if array is not None and array.dtype == np.float32]
     source, output = node.inputs[0], node.outputs[0]
-    if len(arrays) != 4 or len(node.outputs) != 1 or source is None or _training(node):
+    if len(arrays) != 4 or len(node.outputs) != 1 or source is None or integer(node, "training_mode", 0):
         return False
     if any(float(np.abs(array).max(initial=0.0)) > number_format.largest for array in arrays[:2]):
         return False
@@ -86,11 +88,6 @@ def _typed(model: ir.Model, node: ir.Node, number_format: Format) -> bool:
     replace_value(model, output, wide)
     prune(model, [node])
     return True
-
-
-def _training(node: ir.Node) -> bool:
-    mode = node.attributes.get("training_mode")
-    return mode is not None and bool(mode.as_int())
 
 
 REPAIR = Repair(

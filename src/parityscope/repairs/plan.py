@@ -135,7 +135,7 @@ def applied_plan(plan: Plan, model: Model, folder: Path, path: Path) -> Written:
             fix="give the model that the plan was made for, or search again",
         )
     copy = staged(model, plan.edits, folder)
-    names = {node.name for node in copy.graph().graph}
+    names = {node.name for node in (copy.graph().graph.all_nodes() if plan.typed else copy.graph().graph)}
     products = scales_taken(plan.scales, copy.graph())
     unknown = [one.node for one in plan.kept if one.node.removesuffix(IN_FP8) not in names]
     unknown += [name for name in plan.scales if name not in products]

@@ -34,6 +34,7 @@ import numpy as np
 from parityscope.arithmetic import format_named
 from parityscope.repairs import Repair
 from parityscope.repairs._editing import constant, insert, nodes_of
+from parityscope.repairs._exponents import HEADROOM
 from parityscope.repairs._patterns import chain_axes, quotient, reduced, softmax
 
 if TYPE_CHECKING:
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
     from parityscope.repairs._patterns import Quotient, Softmax
 
 __all__ = ["REPAIR"]
-
-_HEADROOM = 4.0  # two bits above the largest magnitude that was seen, for samples that were not: chosen
 
 
 def _apply(model: ir.Model, finding: Finding) -> str | None:
@@ -85,7 +84,7 @@ def _exponent(found: Quotient, reached: float, number_format: Format) -> int | N
     """The exponent (negative) that brings squares and their sum into range; None where epsilon would vanish with it."""
     if not math.isfinite(reached):
         return None
-    exponent = -math.ceil(math.log2(reached * _HEADROOM / number_format.largest) / 2.0)
+    exponent = -math.ceil(math.log2(reached * HEADROOM / number_format.largest) / 2.0)
     # Half of the smallest number is a tie, and rounds to the even neighbour: zero.
     vanishes = found.epsilon * 4.0**exponent <= number_format.smallest_subnormal / 2
     return None if found.guard is not None and vanishes else exponent

@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parityscope.arithmetic import format_named
+from parityscope.arithmetic.standard import opset_of
 from parityscope.comparison import measure_pair
 from parityscope.repairs import Repair
 from parityscope.repairs._editing import constant, nodes_of, replace_value
-from parityscope.repairs._raising import opset_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

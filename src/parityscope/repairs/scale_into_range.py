@@ -42,7 +42,7 @@ from parityscope.arithmetic import format_named
 from parityscope.repairs import Repair
 from parityscope.repairs._balance import balanced
 from parityscope.repairs._editing import array_of, nodes_of, set_input
-from parityscope.repairs._exponents import attribute_of, scaled, solve
+from parityscope.repairs._exponents import HEADROOM, attribute_of, scaled, solve
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -53,8 +53,6 @@ if TYPE_CHECKING:
 
 __all__ = ["REPAIR", "write_scaling"]
 
-# Two bits above the largest magnitude that was seen, for samples that were not: chosen.
-_HEADROOM = 4.0
 _MORE = 6  # exponents tried above the least: roots, cubes and squares of squares ask for multiples of 2, 3 or 4
 
 
@@ -101,7 +99,7 @@ def _exponents(node: ir.Node, finding: Finding, number_format: Format) -> list[i
     reached = _reach(finding)
     if not math.isfinite(reached) or reached <= number_format.largest:
         return []
-    bare, least = (math.ceil(math.log2(reached * room / number_format.largest)) for room in (1.0, _HEADROOM))
+    bare, least = (math.ceil(math.log2(reached * room / number_format.largest)) for room in (1.0, HEADROOM))
     # An epsilon that would vanish may leave no room for the headroom; then as much of it as there can be.
     return [-each for each in (*range(least, least + _MORE), *range(least - 1, bare - 1, -1))]
 

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic import format_named
+from parityscope.arithmetic.standard import opset_of
 from parityscope.repairs import Repair
 from parityscope.repairs._editing import constant, insert, nodes_of, prune, replace_value
 from parityscope.repairs._patterns import axes_of, keeps_dims, producer_of, reduced, squared_by
-from parityscope.repairs._raising import opset_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir

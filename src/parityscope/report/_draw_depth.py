@@ -24,6 +24,8 @@ _LANE = 28.0
 _DECADES = 16
 # With more points than this the dots are drawn smaller (chosen: about one a pixel).
 _DENSE = 1000
+# The room that the words beside the first suspect take, and how far they are lifted over another ring there.
+_WORDS, _LIFT = 320.0, 34.0
 _X = (_LEFT + 10, _WIDTH - _RIGHT - 10)
 
 
@@ -172,23 +174,27 @@ def _suspects(
 ) -> list[str]:
     """A ring and its rank for each; the first one also gets its name and its two errors."""
     drawn: list[str] = []
-    for suspect in suspects:
-        if suspect["index"] is None:
-            continue
-        at = (x(suspect["index"]), y(suspect["introduced"]))
+    placed = [(one, (x(one["index"]), y(one["introduced"]))) for one in suspects if one["index"] is not None]
+    for suspect, at in placed:
         hover = svg.element("title", {}, html.escape(f"{suspect['name']} {suspect['text']}"))
         drawn.append(svg.element("circle", {"cx": at[0], "cy": at[1], "r": 8, "class": "ring"}, hover))
         side = 1 if at[0] < _WIDTH * 0.55 else -1
         anchor = "start" if side > 0 else "end"
         if suspect["rank"] == 1:
             name = short(suspect["name"], 60)
-            drawn.append(svg.text(at[0] + side * 14, at[1] - 1, f"1 {name}", "note strong", anchor=anchor))
-            drawn.append(svg.text(at[0] + side * 14, at[1] + 14, suspect["text"], "note", anchor=anchor))
+            lift = _LIFT if any(_in_the_way(at, side, other) for one, other in placed if one is not suspect) else 0.0
+            drawn.append(svg.text(at[0] + side * 14, at[1] - 1 - lift, f"1 {name}", "note strong", anchor=anchor))
+            drawn.append(svg.text(at[0] + side * 14, at[1] + 14 - lift, suspect["text"], "note", anchor=anchor))
         else:
             # The second above its ring, the third below: suspects are often neighbours.
             offset = -12 if suspect["rank"] % 2 == 0 else 20
             drawn.append(svg.text(at[0], at[1] + offset, str(suspect["rank"]), "note", anchor="middle"))
     return drawn
+
+
+def _in_the_way(at: tuple[float, float], side: int, other: tuple[float, float]) -> bool:
+    """Whether another ring lies where the words beside the first one would stand."""
+    return 0 <= side * (other[0] - at[0]) < _WORDS and -_LIFT / 2 < other[1] - at[1] < _LIFT
 
 
 def _describe(depth: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parityscope.report._tensors import GRADES, nonfinite
+from parityscope.report._tensors import GRADES, minor, nonfinite
 from parityscope.report.words import clean, count, figure, number
 
 if TYPE_CHECKING:
@@ -100,9 +100,13 @@ def _panels(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     rows = {row.get("name"): row for row in document.get("tensors", ())}
     blamed = [suspect.get("site", {}).get("tensor") for suspect in document.get("suspects", ())]
     ranks = {name: rank for rank, name in enumerate(blamed, start=1)}
+    ranked = document.get("suspects", ())
+    hardly = {row.get("site", {}).get("tensor") for row in ranked if minor(row, ranked)}
     names = sorted({*plots, *graphs}, key=lambda name: (ranks.get(name, len(ranks) + 1), name))
     panels = [
-        _panel(name, ranks.get(name), rows.get(name, {}), plots.get(name, {}), graphs.get(name)) for name in names
+        _panel(name, ranks.get(name), rows.get(name, {}), plots.get(name, {}), graphs.get(name))
+        | {"minor": name in hardly}
+        for name in names
     ]
     return [panel for panel in panels if any(panel[part] for part in ("values", "error", "channels", "graph"))]
 

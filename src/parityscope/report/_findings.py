@@ -1,16 +1,14 @@
-"""View of the diagnosis: findings, the repairs they offer with what a trial measured, and every experiment."""
+"""View of the diagnosis: findings, every experiment, and the causes that were put right one after the other."""
 
 from __future__ import annotations
 
-import math
-import shlex
 from collections.abc import Iterator, Mapping
-from pathlib import PurePath
 from typing import Any
 
-from parityscope.report.words import ABSENT, clean, count, figure, number, percent, ratio, seconds
+from parityscope.report._tensors import GRADES
+from parityscope.report.words import ABSENT, clean, count, figure, number, percent, seconds
 
-__all__ = ["experiments", "findings", "repairing", "repairs", "sequence"]
+__all__ = ["experiments", "findings", "sequence"]
 
 _ROLES: Mapping[str, tuple[int, str]] = {
     "cause": (0, "Cause"),
@@ -23,6 +21,8 @@ _OUTCOMES: Mapping[str, tuple[str, str]] = {
     "inconclusive": ("?", "inconclusive"),
 }
 
+_PLACE = ("tensor", "node", "op_type")
+
 # Items of a list that a finding shows (chosen); study.json holds them all.
 _MOST_ITEMS = 12
 
@@ -31,25 +31,6 @@ def findings(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Findings, causes first."""
     found = [_finding(finding) for finding in document.get("findings", ())]
     return sorted(found, key=lambda finding: _ROLES.get(finding["role"], (3, ""))[0])
-
-
-def repairs(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Every repair offered, those that a trial showed to work best first, each with what the trial measured."""
-    written = repairing(document)
-    offered = [
-        _repair(repair, finding, written)
-        for finding in document.get("findings", ())
-        for repair in finding.get("repairs", ())
-    ]
-    # Findings of several layers may ask for the same in the same words: that is said once, with how often.
-    told: dict[tuple[object, ...], dict[str, Any]] = {}
-    for place, repair in enumerate(offered):
-        key = (place,) if repair["trial"] else (repair["repair"], repair["text"], repair["command"], repair["code"])
-        told.setdefault(key, {**repair, "times": 0})["times"] += 1
-    for repair in told.values():
-        if repair["times"] > 1:
-            repair["text"] = f"{repair['text']} ({repair['times']} findings)"
-    return sorted(told.values(), key=lambda repair: repair["order"])
 
 
 def experiments(document: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -91,7 +72,7 @@ def _step(place: int, step: Mapping[str, Any]) -> dict[str, Any]:
         "correction": f"the reference {clean(step.get('correction', ''))}",
         "before": figure(step.get("before")),
         "after": figure(step.get("after")),
-        "share": percent(step.get("share")),
+        "share": percent(step.get("share"), exact=True),  # a second cause may be behind the decimal point
         "proof": clean(step.get("proof", "")),
     }
 
@@ -106,6 +87,8 @@ def _evidence(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, A
 
 def _finding(finding: Mapping[str, Any]) -> dict[str, Any]:
     role = finding.get("role", "information")
+    held = sorted((finding.get("details") or {}).items())
+    details = [(_label(key), _fact(value)) for key, value in held if value not in (None, "", [], {})]
     return {
         "code": clean(finding.get("code", "")),
         "title": clean(finding.get("title", "")),
@@ -116,47 +99,11 @@ def _finding(finding: Mapping[str, Any]) -> dict[str, Any]:
         "confidence_from": clean(finding.get("confidence_from", "")),
         "site": _site(finding.get("site")),
         "share": percent(finding["share"]) if finding.get("share") is not None else "",
-        "details": [(_label(key), _fact(value)) for key, value in sorted((finding.get("details") or {}).items())],
+        "details": details,
+        "unsaid": [fact for fact in details if not _is_said(fact[1], finding)],
+        "tests": [_experiment("", one) for one in finding.get("evidence", ()) if one.get("outcome") == "supports"],
         "because": [clean(evidence.get("because", "")) for evidence in finding.get("evidence", ())],
     }
-
-
-def repairing(document: Mapping[str, Any]) -> str:
-    """The command that searches the model's repair and writes it, where the deployment is in FP16 or BF16; else ""."""
-    declared = clean((document.get("policy") or {}).get("declared") or "")
-    path = clean((document.get("model") or {}).get("path") or "")
-    if declared not in {"f16", "bf16"} or not path:
-        return ""
-    told = clean(((document.get("question") or {}).get("asked") or {}).get("inputs") or "")
-    given = f" --inputs {shlex.quote(told)}" if told else ""
-    fixed = shlex.quote(f"{PurePath(path).stem}.fixed.onnx")
-    return f"parityscope repair {shlex.quote(path)}{given} --low {declared} -o {fixed}"
-
-
-def _repair(repair: Mapping[str, Any], finding: Mapping[str, Any], written: str) -> dict[str, Any]:
-    trial = repair.get("trial")
-    # What was tried on a copy is a change of the model, which the search makes too; so is keeping a node in FP32.
-    searched = written if trial or repair.get("repair") == "keep_in_fp32" else ""
-    shown: dict[str, Any] = {
-        "repair": clean(repair.get("repair", "")),
-        "text": clean(repair.get("text", "")),
-        "command": _command(repair.get("command", "")) or searched,
-        "code": clean(finding.get("code", "")),
-        "trial": None,
-        "order": (1, 0.0),
-    }
-    if trial:
-        after = number(trial.get("after"))
-        shown["trial"] = {
-            "before": figure(trial.get("before")),
-            "after": figure(trial.get("after")),
-            "ratio": ratio(trial.get("before"), trial.get("after")),
-            "verdict": trial.get("verdict", "incomplete"),
-            "note": clean(trial.get("note", "")),
-        }
-        rank = math.inf if after is None or math.isnan(after) else after
-        shown["order"] = (0 if trial.get("verdict") == "within" else 2, rank)
-    return shown
 
 
 def _experiment(code: str, evidence: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,6 +117,9 @@ def _experiment(code: str, evidence: Mapping[str, Any]) -> dict[str, Any]:
         "change": clean(experiment.get("change", "")),
         "measure": clean(experiment.get("measure", "")),
         "if_true": clean(experiment.get("if_true", "")),
+        "predicted": ": ".join(
+            part for part in (_written(experiment, "measure"), _written(experiment, "if_true")) if part
+        ),
         "if_false": clean(experiment.get("if_false", "")),
         "cost": seconds(experiment["cost_s"]) if number(experiment.get("cost_s")) else "",
         "outcome": outcome if outcome in _OUTCOMES else "inconclusive",
@@ -179,6 +129,10 @@ def _experiment(code: str, evidence: Mapping[str, Any]) -> dict[str, Any]:
         "after": figure(evidence.get("after")),
         "because": clean(evidence.get("because", "")),
     }
+
+
+def _written(experiment: Mapping[str, Any], key: str) -> str:
+    return clean(experiment.get(key, ""))
 
 
 def _site(site: Mapping[str, Any] | None) -> dict[str, str]:
@@ -193,9 +147,11 @@ def _site(site: Mapping[str, Any] | None) -> dict[str, str]:
     }
 
 
-def _command(text: object) -> str:
-    """A command keeps its line breaks: it is there to be copied."""
-    return "\n".join(clean(line) for line in str(text).splitlines())
+def _is_said(fact: str, finding: Mapping[str, Any]) -> bool:
+    """Whether a fact stands already in the finding's sentence, or in where it is."""
+    site = finding.get("site") or {}
+    sentence = " ".join(str(part) for part in (finding.get("claim", ""), *(site.get(key, "") for key in _PLACE)))
+    return GRADES.get(fact, fact).lower() in clean(sentence).lower()
 
 
 def _label(key: object) -> str:

@@ -16,7 +16,7 @@ import shlex
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from parityscope.report._findings import repairing
+from parityscope.report._offered import repairing
 from parityscope.report.words import clean
 
 if TYPE_CHECKING:

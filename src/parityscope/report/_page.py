@@ -25,7 +25,7 @@ TEMPLATES = Path(__file__).with_name("templates")
 
 
 def laid_out(template: Path, values: Mapping[str, Any]) -> str:
-    """The page that `template` makes of `values`; a value that it asks for and that is not there is an error."""
+    """The page that `template` makes of `values`, with the script `copying`; a value that it lacks is an error."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -37,7 +37,8 @@ def laid_out(template: Path, values: Mapping[str, Any]) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return environment.get_template(template.name).render(values)
+    copying = text_of(TEMPLATES / "copy.js")
+    return environment.get_template(template.name).render({**values, "copying": copying})
 
 
 @functools.cache

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report._tensors import GRADES
-from parityscope.report.words import clean, count, figure, nbytes, number, seconds, shape
+from parityscope.report.words import clean, count, figure, nbytes, number, percent, seconds, shape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +29,7 @@ def running(document: Mapping[str, Any]) -> dict[str, Any]:
         "policy": _policy(document.get("policy", {})),
         "budgets": [_budget(budget) for budget in (document.get("policy") or {}).get("budgets", ())],
         "sides": [_side(side, document.get(side, {})) for side in ("reference", "candidate")],
-        "environment": _pairs(document.get("environment", {})),
+        "environment": _settings(document.get("environment", {})),
         "timings": _timings(document.get("timings", {})),
     }
 
@@ -92,6 +92,7 @@ def _side(name: str, side: Mapping[str, Any]) -> dict[str, Any]:
         ("precision declared", _format(side.get("declared"))),
         ("time in the runtime", seconds(side["seconds"]) if side.get("seconds") is not None else ""),
         ("run-to-run spread", _noise(side.get("spread"))),
+        ("of the squared error, changing from run to run", percent(side["changing"]) if side.get("changing") else ""),
         ("change caused by capturing", _noise(side.get("disturbance"))),
         ("executed layers", _by_precision(layers)),
         *_pairs(side.get("environment", {})),
@@ -128,6 +129,14 @@ def _layer(layer: Mapping[str, Any]) -> dict[str, str]:
 
 def _pairs(facts: Mapping[str, Any]) -> _Facts:
     return [(clean(key), clean(value)) for key, value in sorted(facts.items())]
+
+
+def _settings(facts: Mapping[str, Any]) -> _Facts:
+    """Facts of the machine; the variables that are not set in one row at the end."""
+    told = _pairs(facts)
+    unset = [key for key, value in told if value == "not set"]
+    rest = [pair for pair in told if pair[1] != "not set"]
+    return [*rest, ("not set", ", ".join(unset))] if unset else rest
 
 
 def _timings(timings: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from parityscope.report._ladder import triangle
 from parityscope.report.words import ABSENT, clean, count, figure, number, percent, shape
 
-__all__ = ["GRADES", "level", "nonfinite", "outputs", "suspects", "tensors"]
+__all__ = ["GRADES", "level", "minor", "nonfinite", "outputs", "suspects", "tensors"]
 
 GRADES: Mapping[str, str] = {
     "f32": "FP32",
@@ -25,6 +25,12 @@ GRADES: Mapping[str, str] = {
 # Chosen: decades around the unit roundoffs 2^-24 (FP32, 6e-8), 2^-11 (FP16 and TF32, 5e-4) and 2^-8 (BF16, 4e-3).
 _LEVELS = (1e-6, 1e-4, 1e-3, 1e-2, 1e-1)
 
+# Of the output error; what contributes less stands behind what contributes more (chosen: a thousandth).
+_MINOR = 1e-3
+_MOST_EXPLAIN = 4  # hypotheses that a suspect's row names. Chosen: some layers are explained by a dozen alike.
+# Units that only say which kind of ratio a metric is: its name says that already.
+_NO_UNITS = {"1", "ratio", "absolute", "relative", "cosine", "share"}
+
 # Rows that the page lays out before "Show all" is pressed (chosen: laying out 3,000 takes a browser about a second).
 _SHOWN_AT_ONCE = 300
 
@@ -36,8 +42,23 @@ def outputs(document: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def suspects(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The suspects, worst first, with what each explains."""
-    return [_suspect(rank, row) for rank, row in enumerate(document.get("suspects", ()), start=1)]
+    """The suspects, worst first, with what each explains, and whether one hardly matters beside the first."""
+    ranked = document.get("suspects", ())
+    return [{**_suspect(rank, row), "minor": minor(row, ranked)} for rank, row in enumerate(ranked, start=1)]
+
+
+def minor(row: Mapping[str, Any], ranked: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether next to nothing of the output error comes of suspect `row`: by its share where that was measured.
+
+    Where it was not, by what it introduces beside the first of `ranked`. The first is never minor.
+    """
+    share = number(row.get("share"))
+    if row is ranked[0] or (share is not None and not math.isfinite(share)):
+        return False
+    if share is not None:
+        return abs(share) < _MINOR
+    first, own = number(ranked[0].get("introduced")), number(row.get("introduced"))
+    return first is not None and own is not None and own < _MINOR * first
 
 
 def tensors(document: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -68,11 +89,17 @@ def _output(row: Mapping[str, Any], declared: str) -> dict[str, Any]:
         "level": level(row.get("rel_l2")),
         "expected": [
             {"format": GRADES.get(name, clean(name)), "value": figure(value), "declared": name == declared}
-            for name, value in (row.get("expected") or {}).items()
+            for name, value in sorted((row.get("expected") or {}).items(), key=lambda item: _place(item[0]))
         ],
         "triangle": triangle(row),
         "facts": _output_facts(row),
+        "metrics": [(clean(name), _measured(value)) for name, value in sorted((row.get("measurements") or {}).items())],
     }
+
+
+def _place(name: str) -> int:
+    """The place of a format among those that are graded by; a file sorts its keys by the alphabet."""
+    return list(GRADES).index(name) if name in GRADES else len(GRADES)
 
 
 def _output_facts(row: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -86,7 +113,6 @@ def _output_facts(row: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("norm, candidate over reference", figure(row.get("norm_ratio"))),
         ("NaN or Inf", nonfinite(row.get("nonfinite")) or "none"),
         ("samples", _samples(row)),
-        *((clean(name), _measured(value)) for name, value in sorted((row.get("measurements") or {}).items())),
     ]
     return [(name, value) for name, value in facts if value != ABSENT]
 
@@ -107,11 +133,17 @@ def _suspect(rank: int, row: Mapping[str, Any]) -> dict[str, Any]:
         "share": percent(row.get("share")),
         "nonfinite": count(row.get("introduced_nonfinite") or 0),
         "region": [clean(node) for node in row.get("region") or ()],
-        "explained_by": [
-            f"{clean(entry.get('hypothesis', ''))} {percent(entry.get('share'))}"
-            for entry in row.get("explained_by") or ()
-        ],
+        "explained_by": _explained(row),
     }
+
+
+def _explained(row: Mapping[str, Any]) -> list[str]:
+    """The hypotheses that explain a suspect, the first few of them."""
+    told = [
+        f"{clean(entry.get('hypothesis', ''))} {percent(entry.get('share'))}" for entry in row.get("explained_by") or ()
+    ]
+    more = len(told) - _MOST_EXPLAIN
+    return told if more <= 0 else [*told[:_MOST_EXPLAIN], f"and {more:,} more in study.json"]
 
 
 def _classes(row: Mapping[str, Any], *, suspect: bool, later: bool) -> str:
@@ -186,7 +218,7 @@ def _measured(entry: object) -> str:
     if not isinstance(entry, Mapping):
         return figure(entry)
     unit = clean(entry.get("unit", ""))
-    return f"{figure(entry.get('value'))} {unit if unit not in {'1', 'ratio'} else ''}".strip()
+    return f"{figure(entry.get('value'))} {'' if unit in _NO_UNITS else unit}".strip()
 
 
 def _pairing(row: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from parityscope.report.view import view
 from parityscope.report.words import short
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from rich.console import Console
 
@@ -24,6 +24,7 @@ __all__ = ["RENDERER", "render"]
 
 _OUTCOMES = {"supports": "green", "refutes": "red", "inconclusive": "yellow"}
 _MOST_SUSPECTS = 5
+_MOST_LINES = 16  # of code that a repair shows here; more is for the page. Chosen: half a terminal.
 
 
 def render(document: Mapping[str, Any], *, width: int = 100, color: bool = False, ladder: bool = False) -> str:
@@ -94,14 +95,14 @@ def _finding(console: Console, finding: Mapping[str, Any]) -> None:
     say(console, f"confidence: {finding['confidence']} ({finding['confidence_from']})", indent=1)
     if finding["share"]:
         say(console, f"explains: {finding['share']} of the output error", indent=1)
-    for name, value in finding["details"]:
-        say(console, f"{name}: {value}", indent=1)
+    if finding["unsaid"]:
+        say(console, f"details: {'; '.join(f'{name} {value}' for name, value in finding['unsaid'])}", "dim", indent=1)
 
 
 def _repairs(console: Console, model: Mapping[str, Any]) -> None:
     if not model["repairs"]:
         return
-    heading(console, "What to do")
+    heading(console, model["doing"])
     for place, repair in enumerate(model["repairs"], start=1):
         say(console, f"{place}. {repair['repair']}", "bold")
         say(console, repair["text"], indent=1)
@@ -111,8 +112,25 @@ def _repairs(console: Console, model: Mapping[str, Any]) -> None:
                 f"tried: {trial['before']} -> {trial['after']} ({trial['ratio'] or 'no ratio'}), {trial['verdict']}"
             )
             say(console, change, "green" if trial["verdict"] == "within" else "yellow", indent=1)
+        elif repair["cause"]:
+            before, after = repair["cause"]["before"], repair["cause"]["after"]
+            told = f"not tried itself; the reference, given the same fault, goes from {before} to {after}"
+            say(console, told, "dim", indent=1)
         for line in repair["command"].splitlines():
             command_line(console, line)
+        _lines(console, repair["code_lines"])
+
+
+def _lines(console: Console, found: Mapping[str, str]) -> None:
+    """The lines of an advice, where they are few."""
+    if not found:
+        return
+    lines = found["lines"].splitlines()
+    if len(lines) > _MOST_LINES:
+        say(console, f"{len(lines)} lines for it stand in the HTML report ({found['risk']})", "dim", indent=1)
+        return
+    for line in lines:
+        command_line(console, line)
 
 
 def _nvidia(console: Console, model: Mapping[str, Any]) -> None:
@@ -149,6 +167,7 @@ def _suspects(console: Console, model: Mapping[str, Any]) -> None:
     if not model["suspects"]:
         return
     heading(console, "Where it begins (relative L2 error)")
+    shown = [suspect for suspect in model["suspects"] if not suspect["minor"]][:_MOST_SUSPECTS]
     rows = [
         (
             str(suspect["rank"]),
@@ -157,10 +176,12 @@ def _suspects(console: Console, model: Mapping[str, Any]) -> None:
             suspect["inherited"],
             suspect["share"],
         )
-        for suspect in model["suspects"][:_MOST_SUSPECTS]
+        for suspect in shown
     ]
     table(console, ("", "layer", "introduced", "inherited", "share of output"), rows, right=(2, 3, 4))
-    more(console, len(model["suspects"]) - _MOST_SUSPECTS, ", in the HTML report")
+    hardly = all(suspect["minor"] for suspect in model["suspects"] if suspect not in shown)
+    told = " that hardly reach the output, in the HTML report" if hardly else ", in the HTML report"
+    more(console, len(model["suspects"]) - len(shown), told)
     for sentence in model["conditioning"]:
         say(console, sentence, "dim")
 
@@ -180,10 +201,23 @@ def _experiments(console: Console, model: Mapping[str, Any]) -> None:
     heading(console, "Experiments")
     if any(item["identity"] for item in model["experiments"]):
         say(console, "parityscope experiment STUDY NAME runs one of them again, alone", "dim")
-    for item in model["experiments"]:
-        called = item["identity"] or item["check"]
-        say(console, f"{item['symbol']} {item['label']}: {called} {item['claim']}", _OUTCOMES[item["outcome"]])
-        say(console, f"{item['before']} -> {item['after']}: {item['because']}", "dim", indent=1)
+    for group in _alike(model["experiments"]):
+        for item in group:
+            called = item["identity"] or item["check"]
+            say(console, f"{item['symbol']} {item['label']}: {called} {item['claim']}", _OUTCOMES[item["outcome"]])
+        if item["outcome"] == "supports" and item["predicted"]:
+            say(console, f"predicted: {item['predicted']}", "dim", indent=1)
+        found = item["because"] or f"{item['before']}, then {item['after']}"
+        say(console, f"{'measured: ' if item['outcome'] == 'supports' else ''}{found}", "dim", indent=1)
+
+
+def _alike(items: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """The experiments in their order; those that do not support their claim and say the same stand together."""
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for place, item in enumerate(items):
+        apart = item["outcome"] == "supports" or not item["because"]
+        groups.setdefault((place,) if apart else (item["outcome"], item["because"]), []).append(item)
+    return list(groups.values())
 
 
 def _skipped(console: Console, model: Mapping[str, Any]) -> None:

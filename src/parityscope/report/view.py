@@ -7,15 +7,17 @@ all tensors; how it was run; what was not examined. Numbers that only drawings n
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report._conditioning import conditioning
 from parityscope.report._figures import figures
-from parityscope.report._findings import experiments, findings, repairs, sequence
+from parityscope.report._findings import experiments, findings, sequence
+from parityscope.report._key_figures import key_figures
 from parityscope.report._ladder import ladder
 from parityscope.report._nvidia import deploys_with_tensorrt, nvidia
+from parityscope.report._offered import repairs
 from parityscope.report._running import running
+from parityscope.report._skips import skipped
 from parityscope.report._tensors import outputs, suspects, tensors
 from parityscope.report.words import clean, count, figure, number, percent
 
@@ -38,18 +40,21 @@ def view(document: Mapping[str, Any]) -> dict[str, Any]:
     """The view model of `document`; keys that a document lacks give empty parts, never an error."""
     found = findings(document)
     rows = tensors(document)
+    skips = skipped(document)
+    offered = repairs(document)
     return {
         "title": f"{_model(document)}: {_verdict(document)['label'].lower()}",
         "verdict": _verdict(document),
         "headline": clean(document.get("headline") or _verdict(document)["meaning"]),
         "versus": _versus(document),
         "varies": _varies(document),
-        "key_figures": _key_figures(document),
+        "key_figures": key_figures(document, offered, skips),
         "causes": [finding for finding in found if finding["role"] == "cause"],
         "others": [finding for finding in found if finding["role"] != "cause"],
         "no_cause": _no_cause(document),
         "sequence": sequence(document),
-        "repairs": repairs(document),
+        "repairs": offered,
+        "doing": "What could be done" if document.get("verdict") == "within" else "What to do",
         "nvidia": nvidia(document),
         "tensorrt": deploys_with_tensorrt(document),
         "outputs": outputs(document),
@@ -61,7 +66,7 @@ def view(document: Mapping[str, Any]) -> dict[str, Any]:
         "ladder": ladder(document),
         "tensors": rows,
         "running": running(document),
-        "skipped": _skipped(document),
+        "skipped": skips,
     }
 
 
@@ -95,56 +100,12 @@ def _varies(document: Mapping[str, Any]) -> str:
     spread = number(document.get("candidate", {}).get("spread"))
     if spread is None or spread <= _FLOAT32_ROUNDING:
         return ""
+    part = number(document["candidate"].get("changing"))
+    told = "" if part is None else f" {percent(part)} of the squared error differs from run to run."
     return (
-        f"The candidate's answers vary: two runs on one sample differ by {figure(spread)} (relative L2). "
+        f"The candidate's answers vary: two runs on one sample differ by {figure(spread)} (relative L2).{told} "
         "Nothing below is known more finely than that."
     )
-
-
-def _key_figures(document: Mapping[str, Any]) -> list[dict[str, str]]:
-    """At most four figures that carry the verdict: worst output, its cause's error, what is left, tensors compared."""
-    shown = [*_worst_output(document), *_first_suspect(document)]
-    left = number(document.get("unexplained"))
-    if left is not None:
-        shown.append(
-            {"label": "Unexplained", "value": percent(left), "note": "of the output error is left without a suspect"}
-        )
-    compared = len(document.get("tensors", ()))
-    if compared:
-        shown.append({"label": "Tensors compared", "value": f"{compared:,}", "note": "outputs and intermediate values"})
-    return shown
-
-
-def _worst_output(document: Mapping[str, Any]) -> list[dict[str, str]]:
-    judged = [(number(row.get("rel_l2")), row) for row in document.get("outputs", ())]
-    measured = [(_severity(value), row) for value, row in judged if value is not None]
-    if not measured:
-        return []
-    _, row = max(measured, key=lambda pair: pair[0])
-    note = f"relative L2 at {clean(row.get('name', ''))}"
-    if (finite := number(row.get("rel_l2_finite"))) is not None and not math.isfinite(number(row["rel_l2"]) or 0.0):
-        note += f"; {figure(finite)} over its finite elements"
-    return [{"label": "Output error", "value": figure(row["rel_l2"]), "note": note}]
-
-
-def _first_suspect(document: Mapping[str, Any]) -> list[dict[str, str]]:
-    ranked = document.get("suspects", ())
-    if not ranked or document.get("verdict") == "within":
-        return []
-    first = ranked[0]
-    site = first.get("site", {})
-    name = clean(site.get("node") or site.get("tensor", ""))
-    return [
-        {
-            "label": "Introduced by one layer" if len(first.get("region", ())) <= 1 else "Introduced by one region",
-            "value": figure(first.get("introduced")),
-            "note": f"at {name}, which inherits {figure(first.get('inherited'))}",
-        }
-    ]
-
-
-def _severity(value: float) -> float:
-    return math.inf if math.isnan(value) else value
 
 
 def _no_cause(document: Mapping[str, Any]) -> str:
@@ -171,19 +132,3 @@ def _localization(document: Mapping[str, Any]) -> str:
     if found.get("samples"):
         parts.append(f"samples {', '.join(str(sample) for sample in found['samples'])}")
     return ", ".join(parts) + "."
-
-
-def _skipped(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Everything that was not run, paired or judged, what was asked for first."""
-    skips = [*document.get("skipped", ()), *((document.get("localization") or {}).get("skipped", ()))]
-    shown = []
-    for skip in skips:
-        row = {
-            "what": clean(skip.get("what", "")),
-            "reason": clean(skip.get("reason", "")),
-            "fix": clean(skip.get("fix", "")),
-            "asked": bool(skip.get("asked")),
-        }
-        if row not in shown:
-            shown.append(row)
-    return sorted(shown, key=lambda row: not row["asked"])

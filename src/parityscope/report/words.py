@@ -17,6 +17,9 @@ _DIGITS = 3
 # Between these powers of ten a number is written out; outside, with an exponent (chosen: at most seven characters).
 _SMALLEST_WRITTEN_OUT = -3
 _LARGEST_WRITTEN_OUT = 5
+_SMALLEST_PERCENTAGE = (
+    1e-4  # chosen: nobody acts on less than a hundredth of a percent, and 4.07e-4 % has to be read twice
+)
 
 
 def number(value: object) -> float | None:
@@ -54,10 +57,14 @@ def figure(value: object) -> str:
     return f"{rounded:,.{max(0, _DIGITS - 1 - exponent)}f}"
 
 
-def percent(value: object) -> str:
-    """A ratio as a percentage: 0.74 is "74.0 %"."""
+def percent(value: object, *, exact: bool = False) -> str:
+    """A ratio as a percentage: 0.74 is "74.0 %"; unless `exact`, less than a hundredth of a percent is said to be that."""
     x = number(value)
-    return ABSENT if x is None else figure(x) if not math.isfinite(x) else f"{figure(x * 100)} %"
+    if x is None or not math.isfinite(x):
+        return ABSENT if x is None else figure(x)
+    if x and abs(x) < _SMALLEST_PERCENTAGE and not exact:
+        return "< 0.01 %" if x > 0 else "about 0 %"
+    return f"{figure(x * 100)} %"
 
 
 def ratio(before: object, after: object) -> str:
@@ -74,9 +81,14 @@ def seconds(value: object) -> str:
 
 
 def nbytes(value: object) -> str:
-    """A size in MiB (2^20 bytes)."""
+    """A size in MiB (2^20 bytes); what is smaller than one in KiB, or in bytes."""
     x = number(value)
-    return ABSENT if x is None else f"{figure(x / 2**20)} MiB"
+    if x is None:
+        return ABSENT
+    for power, unit in ((20, "MiB"), (10, "KiB")):
+        if x >= 1 << power:
+            return f"{figure(x / (1 << power))} {unit}"
+    return f"{count(x)} bytes"
 
 
 def count(value: object) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from parityscope.study._alone import Repeated, experiments_of, plain_question, repeat
 from parityscope.study._budgets import known_metrics
 from parityscope.study._examine import Settings, examine
-from parityscope.study._folder import Study, load_study, prepare_folder
+from parityscope.study._folder import Study, folder_of, load_study, prepare_folder
 from parityscope.study._pipeline import PIPELINE_SCHEMA, examine_pipeline
 from parityscope.study._pipeline_file import Pipeline, Stage, read_pipeline
 from parityscope.study._question import Posed, Question, posed
@@ -28,6 +28,7 @@ __all__ = [
     "examine",
     "examine_pipeline",
     "experiments_of",
+    "folder_of",
     "known_metrics",
     "load_study",
     "plain_question",

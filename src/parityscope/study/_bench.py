@@ -14,8 +14,8 @@ import time
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Capture, backend
-from parityscope.backends.recording import open_target
-from parityscope.backends.targets import format_target
+from parityscope.backends.opening import open_target
+from parityscope.backends.targets import RECORDED, format_target
 from parityscope.case import Sample
 from parityscope.checks import Bench
 from parityscope.diagnosis import SPENT, TimeSpentError
@@ -38,7 +38,6 @@ _NO_TF32 = "NVIDIA_TF32_OVERRIDE=0"
 # The ONNX file as it stands: no optimizer may be what is told apart from the network.
 _CONVERTED = Target(backend="ort", options=(("optimization", "disabled"),))
 _SIMULATED = frozenset({"tf32", "f16", "bf16"})
-_RECORDED = "saved"  # the backend that answers only for what it has
 
 
 @contextlib.contextmanager
@@ -73,17 +72,17 @@ def open_bench(
             inputs=lambda index: case.inputs.sample(index).arrays,
             reference=asked.reference,
             candidate=asked.candidate,
-            answers=None if candidate.backend == _RECORDED else asked.answers,
+            answers=None if candidate.backend == RECORDED else asked.answers,
             peers={format_target(peer): asked.runner(peer) for peer in peers_of(case.model, reference)},
             switched={
                 **{format_target(other): asked.runner(other) for other in switched_of(candidate)},
                 **({_NO_TF32: asked.without_tf32} if candidate.backend == "command" else {}),
             },
-            given=asked.given if reference.backend == _RECORDED else None,
+            given=asked.given if reference.backend == RECORDED else None,
             origin={format_target(one): asked.runner(one) for one in origins},
             converted=asked.runner(_CONVERTED) if origins else None,
             honest=asked.runner(_honest(case.policy.declared)),
-            watched=asked.watched if backend(candidate.backend).observes and candidate.backend != _RECORDED else None,
+            watched=asked.watched if backend(candidate.backend).observes and candidate.backend != RECORDED else None,
         )
 
 
@@ -106,7 +105,7 @@ class _Asked:
         self, case: Case, reference: Target, candidate: Target, names: Mapping[str, str], held: contextlib.ExitStack
     ) -> None:
         options = tuple((key, value) for key, value in reference.options if key == "custom_ops")
-        recorded = reference.backend == _RECORDED
+        recorded = reference.backend == RECORDED
         self.samples = case.inputs.indices[:_SAMPLES]
         self.end = math.inf
         self._case = case

@@ -19,6 +19,7 @@ from parityscope.study._layers import explain_layers
 from parityscope.study._merging import merged
 from parityscope.study._rounds import further
 from parityscope.study._scene import scene_of, worst_of
+from parityscope.study._second import second_run
 from parityscope.study._trials import try_repairs
 from parityscope.study._triangle import measure_triangle, peer_of
 
@@ -73,6 +74,9 @@ def find_causes(
         triangles, absent = measure_triangle(case, known.reference, candidate, peer, known.names, chosen, progress)
         lap("peer")
     scene = scene_of(known, explanations, executed, computes)
+    if known.verdict != "beyond":
+        twice = second_run(case.model, case.inputs, known.reference, candidate, known.run.first)
+        scene = replace(scene, twice=twice)
     end = time.monotonic() + seconds
     with open_bench(case, known.reference, candidate, known.names, worst_of(known), end=end) as bench:
         scene = replace(scene, bench=bench if known.verdict == "beyond" else None)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.backends import Capture
-from parityscope.backends.recording import open_target
+from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
 from parityscope.case import Sample
 from parityscope.case.formats.loader import as_arrays, call, find_function

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.backends import Capture
-from parityscope.backends.recording import open_target
+from parityscope.backends.opening import open_target
+from parityscope.backends.targets import RECORDED
 from parityscope.case import Sample, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.comparison.rows import aligner
@@ -36,7 +37,6 @@ Given = Callable[[int], Arrays]
 
 __all__ = ["Copy", "corrected", "energy_of", "first_copy"]
 
-_RECORDED = "saved"
 _PRECISIONS = frozenset({"f32", "tf32", "f16", "bf16", "int8"})  # that a recording may declare
 
 
@@ -100,7 +100,7 @@ def first_copy(known: Known, bench: Bench, folder: Path) -> Copy:
         return known.case.inputs.sample(place).arrays if place in known.case.inputs.indices else None
 
     custom = tuple((key, value) for key, value in known.reference.options if key == "custom_ops")
-    reference = Target(backend="ort", options=custom) if known.reference.backend == _RECORDED else known.reference
+    reference = Target(backend="ort", options=custom) if known.reference.backend == RECORDED else known.reference
     # What the deployment's inputs were is known by now, and used up if it was a cause.
     case = replace(known.case, inputs=_inputs(known.case.inputs, places, source), own=None)
     precision = known.candidate.precision if known.candidate.precision in _PRECISIONS else ""
@@ -239,4 +239,4 @@ def _recorded(given: Given, samples: int, folder: Path, precision: str) -> Targe
     for position in range(samples):
         write_npz(folder / "outputs" / f"{position:06d}.npz", given(position))
     options = (("pair", "order"), ("path", str(folder)))
-    return Target(backend=_RECORDED, precision=precision, options=options)
+    return Target(backend=RECORDED, precision=precision, options=options)

@@ -12,9 +12,9 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from parityscope.backends.opening import model_of
 from parityscope.backends.ort import unregistered
-from parityscope.backends.recording import model_of
-from parityscope.backends.targets import format_target
+from parityscope.backends.targets import MODELLESS, format_target
 from parityscope.case.cutting import cut_model, foreign_operators, operator_name, with_borders
 from parityscope.errors import ParityError
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["Bounds", "bound"]
 
 _BY_REGISTRY = {"ort", "sim"}  # run in ONNX Runtime, which can be asked
-_MODELLESS = {"saved", "command"}  # never read the model's operators
 _NOTHING_COMPARED = "no output could be compared"
 
 
@@ -107,7 +106,7 @@ def bound(
     if lacks == known or not (lacks[0] or lacks[1]):
         return None
     cut = cut_model(given.model, lacks[0] | lacks[1], folder / "cut" / "reference.onnx", _fix(lacks, candidate))
-    if candidate.backend in _MODELLESS or not lacks[1]:
+    if candidate.backend in MODELLESS or not lacks[1]:
         own = with_borders(its_model, cut, folder / "cut" / "whole.onnx")
     elif its_model.sha256 == given.model.sha256:
         own = cut.model
@@ -123,7 +122,7 @@ def bound(
 
 
 def _lacking(target: Target, model: Model, refusal: ParityError) -> frozenset[Operator]:
-    if target.backend in _MODELLESS:
+    if target.backend in MODELLESS:
         return frozenset()
     foreign = foreign_operators(model.graph())
     if target.backend in _BY_REGISTRY:

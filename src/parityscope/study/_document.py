@@ -13,8 +13,10 @@ import parityscope
 from parityscope.backends._environment import machine_facts
 from parityscope.backends.targets import format_target
 from parityscope.comparison.ladder import ladder
+from parityscope.records import SCHEMA
 from parityscope.study._drawings import graph_views, plots
-from parityscope.study._folder import SCHEMA, strict
+from parityscope.study._folder import strict
+from parityscope.study._tables import distance, output_row, tensor_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,17 +94,17 @@ def document(parts: Parts) -> dict[str, Any]:
             },
             "policy": asdict(case.policy),
             "outputs": [
-                {**_output(pair, parts.reasons[pair.site.tensor]), "triangle": _triangle(parts, pair.site.tensor)}
+                {**output_row(pair, parts.reasons[pair.site.tensor]), "triangle": _triangle(parts, pair.site.tensor)}
                 for pair in parts.outputs
             ],
-            "tensors": _tensors(parts.tensors, suspects),
+            "tensors": tensor_rows(parts.tensors, suspects),
             "suspects": [_suspect(suspect, parts) for suspect in suspects[:_SUSPECTS]],
             "plots": plots(parts.run.statistics, parts.layers.statistics if parts.layers else {}, suspects),
             "graph_views": graph_views(case.model, suspects),
             "localization": _localization(parts),
             "ladder": [
                 {**asdict(rung), "new": list(rung.new[:_NAMED_ON_A_RUNG]), "new_count": len(rung.new)}
-                for rung in ladder([(name, _distance(pair)) for name, pair in parts.tensors.items()])
+                for rung in ladder([(name, distance(pair)) for name, pair in parts.tensors.items()])
             ]
             if parts.tensors
             else [],
@@ -201,75 +203,6 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _numbers(pair: Pair) -> dict[str, Any]:
-    found = pair.measurements
-    worst = found["max_abs"].worst_index if "max_abs" in found else None
-    return {
-        "name": pair.site.tensor,
-        "rel_l2": pair.value("rel_l2") if "rel_l2" in found else pair.value("mismatch_share"),
-        "max_abs": pair.value("max_abs"),
-        "worst_index": worst,
-        "nonfinite": {
-            "reference": pair.nonfinite_reference,
-            "candidate": pair.nonfinite_candidate,
-            "agreeing": pair.nonfinite_agreeing,
-        },
-        "grade": pair.grade,
-        "expected": dict(pair.expected),
-    }
-
-
-def _output(pair: Pair, reason: str) -> dict[str, Any]:
-    return {
-        **_numbers(pair),
-        "samples": pair.samples,
-        "rel_l2_finite": pair.value("rel_l2_finite"),
-        "cosine": pair.value("cosine"),
-        "snr_db": pair.value("snr_db"),
-        "norm_ratio": pair.value("norm_ratio"),
-        "verdict": pair.verdict,
-        "per_sample": list(pair.per_sample),
-        "worst_sample": pair.worst_sample,
-        "measurements": {name: {"value": one.value, "unit": one.unit} for name, one in pair.measurements.items()},
-        "statistics": dict(pair.statistics),
-        "reason": reason,
-    }
-
-
-def _tensors(tensors: Mapping[str, Pair], suspects: tuple[Suspect, ...]) -> list[dict[str, Any]]:
-    blamed = {suspect.site.tensor: suspect for suspect in suspects}
-    rows = []
-    for name, pair in tensors.items():
-        suspect = blamed.get(name)
-        channel = pair.measurements.get("worst_channel")
-        rows.append(
-            {
-                **_numbers(pair),
-                "node": pair.site.node,
-                "op_type": pair.site.op_type,
-                "index": pair.site.index,
-                "dtype": pair.dtype,
-                "shape": list(pair.shape),
-                "introduced": suspect.introduced if suspect else None,
-                "inherited": suspect.inherited if suspect else None,
-                "gain": suspect.gain if suspect else None,
-                "floor": pair.expected.get("f32", suspect.floor if suspect else None),
-                "worst_channel": None
-                if channel is None
-                else {
-                    "index": channel.worst_index[0] if channel.worst_index else None,
-                    "rel_l2": channel.value,
-                    "ratio": pair.value("worst_channel_ratio"),
-                },
-                "ulp_mean": pair.value("ulp_mean"),
-                "is_output": pair.is_output,
-                "candidate_name": pair.candidate_name,
-                "how": pair.how,
-            }
-        )
-    return rows
-
-
 def _suspect(suspect: Suspect, parts: Parts) -> dict[str, Any]:
     """A suspect, what explains its error, and the findings about it (`share` of a finding is its confidence)."""
     explanation = parts.explanations.get(suspect.site.tensor)
@@ -289,10 +222,6 @@ def _suspect(suspect: Suspect, parts: Parts) -> dict[str, Any]:
 def _triangle(parts: Parts, name: str) -> dict[str, Any] | None:
     found = parts.triangles.get(name)
     return None if found is None else {**asdict(found), "own": found.own}
-
-
-def _distance(pair: Pair) -> float:
-    return pair.value("rel_l2") if "rel_l2" in pair.measurements else pair.value("mismatch_share")
 
 
 def _localization(parts: Parts) -> dict[str, Any] | None:

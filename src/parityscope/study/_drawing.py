@@ -13,13 +13,9 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from parityscope.arithmetic.formats import format_named
-from parityscope.backends._onnxruntime import open_session
-from parityscope.comparison import measure_pair
 from parityscope.errors import ParityError
-from parityscope.prediction import FORMATS, distance, margin_of
+from parityscope.forecast.drawing import drawn_errors
+from parityscope.prediction import FORMATS, margin_of
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
@@ -27,7 +23,6 @@ if TYPE_CHECKING:
 
     from parityscope.backends.recording import Progress
     from parityscope.case import Inputs, Model
-    from parityscope.comparison import Statistics
     from parityscope.comparison.rows import Align
     from parityscope.prediction import Expectation
 
@@ -38,7 +33,6 @@ __all__ = ["redrawn"]
 _FAR = 3.0
 # The root mean square of 8 draws of 3 degrees of freedom each is known to 14 % (sqrt(1 / (2 * 24))).
 _DRAWS = 8
-_SEED = 20261121  # any would do, a fixed one can be repeated
 
 
 def redrawn(
@@ -64,7 +58,9 @@ def redrawn(
     if not doubtful or not all(known[name] <= _FAR * margin * first[name] for name in doubtful):
         return expectation
     try:
-        found = _errors(model, inputs, samples, declared, doubtful, align, progress)
+        found = drawn_errors(
+            model, inputs, samples, declared, doubtful, _DRAWS, bounded=False, align=align, progress=progress
+        )
     except ParityError as error:
         skip = Skip(what=f"more draws of the error that {declared} makes", reason=error.problem, fix=error.fix)
         return replace(expectation, skipped=(*expectation.skipped, skip))
@@ -73,41 +69,3 @@ def redrawn(
     }
     sound = {name: error for name, error in pooled.items() if math.isfinite(error)}
     return replace(expectation, errors={**expectation.errors, declared: {**first, **sound}})
-
-
-def _errors(
-    model: Model,
-    inputs: Inputs,
-    samples: Sequence[int],
-    declared: str,
-    names: Sequence[str],
-    align: Align,
-    progress: Progress,
-) -> dict[str, list[float]]:
-    """The error of each output in each draw, over the samples together."""
-    from parityscope.arithmetic.drawing import moved_inputs, moved_parameters
-    from parityscope.arithmetic.simulation import simulate
-
-    number_format = format_named(declared)
-    folder = model.path.parent
-    found: dict[str, list[float]] = {name: [] for name in names}
-    for draw in range(_DRAWS):
-        progress("drawing rounding anew", draw, _DRAWS)
-        generator = np.random.default_rng((_SEED, draw))
-        graph = moved_parameters(model.graph(), number_format, generator)
-        wanted = [value.name for value in model.outputs]
-        low = open_session(simulate(graph, declared, bounded=False).model, outputs=wanted, folder=folder)
-        right = open_session(graph, outputs=wanted, folder=folder)
-        totals: dict[str, Statistics] = {}
-        for index in samples:
-            arrays = moved_inputs(inputs.sample(index).arrays, number_format, generator)
-            expected = right(arrays)
-            given = align(expected, low(arrays))
-            for name in names:
-                if name in given and given[name].shape == expected[name].shape:
-                    part = measure_pair(expected[name], given[name], channel_axis=None)
-                    totals[name] = totals[name].merge(part) if name in totals else part
-        for name, total in totals.items():
-            found[name].append(distance(total))
-    progress("drawing rounding anew", _DRAWS, _DRAWS)
-    return {name: errors for name, errors in found.items() if len(errors) == _DRAWS}

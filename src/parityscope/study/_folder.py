@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from parityscope.errors import ParityError
+from parityscope.records import SCHEMA
 from parityscope.study._resume import claimed, has_recordings, start_or_resume, tidy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["Study", "load_study", "prepare_folder", "strict"]
+__all__ = ["Study", "folder_of", "load_study", "prepare_folder", "strict"]
 
-SCHEMA = "parityscope/1"
+_SCRATCH = ".part"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +36,11 @@ class Study:
 
 
 @contextlib.contextmanager
-def prepare_folder(folder: Path, facts: Mapping[str, Any] | None = None) -> Iterator[Path]:
+def prepare_folder(folder: Path, facts: Mapping[str, Any] | None = None, *, numbered: bool = False) -> Iterator[Path]:
     """A scratch folder that becomes `folder` when the block ends well, and disappears when it fails.
+
+    With `numbered` the name is only a wish: where it is taken, by a study or by a process that writes one, it becomes
+    "name-2", "name-3" and so on (`folder_of` says which).
 
     With `facts` (`run_facts`) it stays when the block is interrupted or the process killed after tensors were recorded,
     and the next block with the same facts gets it back.
@@ -46,13 +50,15 @@ def prepare_folder(folder: Path, facts: Mapping[str, Any] | None = None) -> Iter
             its scratch folder holds what another run recorded.
         KeyboardInterrupt: the block was interrupted; its text says what is left.
     """
-    if folder.exists():
+    if numbered:
+        folder = _reserved(folder)
+    elif folder.exists():
         raise ParityError(
             f"{folder} exists already, and a study is never overwritten",
             where=str(folder),
             fix=f"choose another --study, or remove it: rm -r {folder}",
         )
-    scratch = folder.parent / f".{folder.name}.part"
+    scratch = _scratch_of(folder)
     with claimed(scratch, folder):
         start_or_resume(scratch, facts)
         try:
@@ -69,6 +75,11 @@ def prepare_folder(folder: Path, facts: Mapping[str, Any] | None = None) -> Iter
             raise
 
 
+def folder_of(scratch: Path) -> Path:
+    """What the scratch folder that `prepare_folder` gave becomes."""
+    return scratch.parent / scratch.name[1 : -len(_SCRATCH)]
+
+
 def load_study(folder: Path, *, kinds: tuple[str, ...] = ("",)) -> Study:
     """Reads a study again; with `kinds` also what other commands write as one ("verification").
 
@@ -81,10 +92,15 @@ def load_study(folder: Path, *, kinds: tuple[str, ...] = ("",)) -> Study:
     except FileNotFoundError:
         raise ParityError(f"there is no study at {folder}", fix="give the folder that `diagnose` wrote") from None
     except (ValueError, OSError) as error:
-        raise ParityError(f"{path} cannot be read as a study: {error}", fix="run `diagnose` again") from error
+        fix = f"run `diagnose` again, or give the folder that it wrote instead of {path.name}"
+        raise ParityError(f"{path} cannot be read as a study: {error}", where=str(path), fix=fix) from error
     if not isinstance(document, dict) or document.get("schema") != SCHEMA or document.get("kind", "") not in kinds:
+        found = document.get("schema") if isinstance(document, dict) else None
+        other = found if found and found != SCHEMA else document.get("kind", "") if found else ""
         raise ParityError(
-            f"{path} is not a study of schema {SCHEMA}", where=str(path), fix="run `diagnose` again with this version"
+            f"{path} is not a study of schema {SCHEMA}" + (f" but of {other!r}" if other else ""),
+            where=str(path),
+            fix="run `diagnose` again with this version",
         )
     return Study(document=document, folder=path.parent)
 
@@ -106,6 +122,36 @@ def strict(value: Any) -> Any:
             return "Infinity" if value > 0 else "-Infinity"
         return value
     return str(value)
+
+
+def _scratch_of(folder: Path) -> Path:
+    return folder.parent / f".{folder.name}{_SCRATCH}"
+
+
+def _reserved(wanted: Path) -> Path:
+    """The first of `wanted`, "wanted-2", ... that is free; its scratch folder is made, which no two processes can do.
+
+    Raises:
+        ParityError: nothing can be written there.
+    """
+    folder, number = wanted, 1
+    while True:
+        scratch = _scratch_of(folder)
+        try:
+            scratch.mkdir(parents=True)
+        except FileExistsError:
+            pass  # another process writes it, or did until it was killed
+        except OSError as error:
+            raise ParityError(
+                f"the study cannot be written: {error.strerror}", where=str(folder), fix="choose another --study folder"
+            ) from error
+        else:
+            # Whoever finished in between renamed its scratch folder before this one could be made, so its study shows here.
+            if not folder.exists():
+                return folder
+            scratch.rmdir()
+        number += 1
+        folder = wanted.with_name(f"{wanted.name}-{number}")
 
 
 def _left(scratch: Path, folder: Path) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from parityscope.case.policy import DECLARED
 from parityscope.comparison import measurements, to_plain
 from parityscope.comparison.tolerance import measurements_of
-from parityscope.prediction import distance, grade_of, margin_of
+from parityscope.prediction import distance, grade_of, graded_error, margin_of
 from parityscope.records import Pair, Site
 from parityscope.study._budgets import by_budgets, said_of_budgets
 
@@ -16,11 +17,9 @@ if TYPE_CHECKING:
 
     from parityscope.comparison import Statistics
     from parityscope.comparison.tolerance import Outside
-    from parityscope.records import Grade, Policy, Verdict
+    from parityscope.records import Policy, Verdict
 
 __all__ = ["judge", "pair_of", "reason_for"]
-
-_ORDER: tuple[Grade, ...] = ("f32", "tf32", "f16", "bf16")
 
 
 def pair_of(
@@ -54,7 +53,7 @@ def pair_of(
         per_sample=tuple(error for _, error in per_sample),
         worst_sample=worst[0],
         is_output=is_output,
-        grade=grade_of(distance(statistics), expected) if expected else None,
+        grade=grade_of(graded_error(statistics), expected) if expected else None,
         expected=expected,
         statistics=to_plain(statistics) if is_output else {},
     )
@@ -69,10 +68,17 @@ def judge(pair: Pair, statistics: Statistics, policy: Policy) -> Verdict:
         return "beyond"
     if distance(statistics) == 0.0:
         return "within"
-    allowed = [pair.expected[name] * margin_of(name) for name in _ORDER if _covers(policy.declared, name, pair)]
-    if not allowed:
+    if policy.declared not in DECLARED:
         return "incomplete"
-    return "within" if distance(statistics) <= max(allowed) else "beyond"
+    error = graded_error(statistics)
+    limits = {name: pair.expected[name] * margin_of(name) for name in DECLARED if name in pair.expected}
+    if any(error <= limit for name, limit in limits.items() if _covers(policy.declared, name, pair)):
+        return "within"
+    if policy.declared in limits:
+        return "beyond"
+    # Nobody knows what the declared arithmetic costs, unless a coarser one would be no excuse either.
+    coarser = [limit for name, limit in limits.items() if not _covers(policy.declared, name, pair)]
+    return "beyond" if coarser and error > max(coarser) else "incomplete"
 
 
 def reason_for(pair: Pair, policy: Policy) -> str:
@@ -89,14 +95,17 @@ def _reason(pair: Pair, policy: Policy) -> str:
         return f"{pair.nonfinite_candidate} elements are NaN or Inf only in the candidate, or differently there"
     measured = pair.value("rel_l2" if "rel_l2" in pair.measurements else "mismatch_share")
     expected = pair.expected.get(policy.declared, pair.expected.get("f32"))
-    if expected is None:
+    if expected is None or pair.verdict == "incomplete":
         return f"measured {measured:.3g}; no expectation for {policy.declared} could be computed"
+    if math.isinf(measured):
+        absolute = f"{pair.value('rms_error'):.3g}; {policy.declared} rounding explains {expected:.3g}"
+        return f"the reference is zero everywhere; the candidate's root mean square is {absolute}"
     ratio = measured / expected if expected else math.inf
     return f"measured {measured:.3g}; {policy.declared} rounding explains {expected:.3g} on these samples (ratio {ratio:.3g})"
 
 
 def _covers(declared: str, name: str, pair: Pair) -> bool:
     """Whether an error expected of `name` is excused by the declared arithmetic."""
-    if name not in pair.expected or declared not in _ORDER:
+    if name not in pair.expected or declared not in DECLARED:
         return False
-    return _ORDER.index(name) <= _ORDER.index(declared)
+    return DECLARED.index(name) <= DECLARED.index(declared)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from parityscope.backends import backend
-from parityscope.backends.recording import Request, model_of, observable, record
+from parityscope.backends.opening import model_of
+from parityscope.backends.recording import Request, observable, record
 from parityscope.comparison import channel_axis, measure_pair
 from parityscope.explanation import explain_suspects
 from parityscope.localization import Options, Sides, attribute, injection, localize, reads_of
@@ -124,7 +125,7 @@ def _refined(
 
 
 def _captured(plan: _Plan, candidate: Target, among: set[str], folder: Path, progress: Progress) -> Layers | None:
-    """Both sides' tensors, their statistics and the localization; None when the candidate shows no tensor.
+    """Both sides' tensors, their statistics and the localization; None when the candidate shows none of what lies inside.
 
     The candidate is asked for those `among` its tensors that have a partner in the reference.
     """
@@ -139,8 +140,9 @@ def _captured(plan: _Plan, candidate: Target, among: set[str], folder: Path, pro
     request = Request(samples=samples, tensors=wanted, folder=folder, memory=memory, label="candidate", reads=reads)
     theirs = record(case.model, case.inputs, candidate, request, progress)
     held = set(theirs.names)
-    shown = [name for name in observable(case.model) if pairing.get(name) in held]
-    if not shown:
+    between = observable(case.model)
+    shown = [name for name in between if pairing.get(name) in held]
+    if between and not shown:
         return None
     ours = record(
         case.model,

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 from parityscope.backends import Capture, backend
 from parityscope.backends.both import open_both
-from parityscope.backends.recording import model_of, observable, plan_chunks
+from parityscope.backends.opening import model_of
+from parityscope.backends.recording import observable
+from parityscope.backends.sizing import plan_chunks
 from parityscope.comparison import channel_axis, measure_pair
 from parityscope.records import Skip
 from parityscope.study._measured import Measured, notebook_of

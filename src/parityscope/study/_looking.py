@@ -6,8 +6,17 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from parityscope.arithmetic.quantized import QUANTIZED
 from parityscope.comparison.rows import aligner
-from parityscope.prediction import FLOAT32_ROUNDING, Expectation, distance, expect_outputs, expect_tensors, margin_of
+from parityscope.prediction import (
+    FLOAT32_ROUNDING,
+    FORMATS,
+    Expectation,
+    distance,
+    expect_outputs,
+    expect_tensors,
+    margin_of,
+)
 from parityscope.records import Site
 from parityscope.study._drawing import redrawn
 from parityscope.study._judging import judge, pair_of
@@ -36,7 +45,8 @@ def expectation_of(case: Case, run: OutputRun, progress: Progress) -> Expectatio
         return Expectation(errors={"f32": least})
     chosen = _predicted_samples(case.inputs.indices, run)
     align = aligner(case.policy.matched)
-    expectation = expect_outputs(case.model, case.inputs, chosen, progress=progress, align=align)
+    formats = tuple(dict.fromkeys([*FORMATS, *({case.policy.declared} & QUANTIZED.keys())]))
+    expectation = expect_outputs(case.model, case.inputs, chosen, formats, progress=progress, align=align)
     measured = {name: distance(found) for name, found in run.statistics.items() if found.is_float}
     declared = case.policy.declared
     return redrawn(case.model, case.inputs, chosen, expectation, measured, declared, align, progress)
@@ -53,6 +63,15 @@ def _predicted_samples(indices: Sequence[int], run: OutputRun) -> tuple[int, ...
 def judged_outputs(
     case: Case, run: OutputRun, expectation: Expectation, names: Mapping[str, str], how: Mapping[str, str]
 ) -> tuple[Pair, ...]:
+    """Each compared output as a pair with its verdict.
+
+    Args:
+        case: Model, inputs and policy.
+        run: What comparing the outputs gave.
+        expectation: Errors that arithmetics make, by output.
+        names: The reference's name of an output -> the candidate's, where they differ.
+        how: By what the two were paired, where not by name.
+    """
     places = case.model.sites
     pairs = []
     for name, statistics in run.statistics.items():
@@ -72,6 +91,7 @@ def judged_outputs(
 
 
 def overall(outputs: Sequence[Pair], run: OutputRun) -> Verdict:
+    """The verdict on all outputs; incomplete where something that was asked for was skipped."""
     verdicts = {pair.verdict for pair in outputs}
     if "beyond" in verdicts:
         return "beyond"
@@ -98,6 +118,17 @@ def tensor_pairs(
     memory: int,
     progress: Progress,
 ) -> dict[str, Pair]:
+    """The compared intermediate tensors as pairs, graded by what arithmetics are expected to do to them; none without layers.
+
+    Args:
+        case: Model, inputs and policy.
+        layers: What comparing the tensors gave.
+        outputs: The judged outputs.
+        names: The reference's name of a tensor -> the candidate's, where they differ.
+        how: By what the two were paired, where not by name.
+        memory: Bytes that the expectation may take.
+        progress: Who is told.
+    """
     if layers is None:
         return {}
     # What is declared, and what the outputs turned out to be: a run in another arithmetic is graded by that one.
@@ -107,7 +138,7 @@ def tensor_pairs(
         case.inputs,
         layers.reference,
         list(layers.statistics),
-        formats=tuple(name for name in formats if name in {"tf32", "f16", "bf16"}),
+        formats=tuple(name for name in formats if name in {*FORMATS, *QUANTIZED}),
         memory=memory,
         progress=progress,
     )
@@ -121,6 +152,7 @@ def plain_pairs(
     how: Mapping[str, str],
     expectation: Expectation,
 ) -> dict[str, Pair]:
+    """Statistics by the reference's name as pairs with the expected errors; `names` and `how` as in `tensor_pairs`."""
     places = case.model.sites
     outputs = {value.name for value in case.model.outputs}
     return {

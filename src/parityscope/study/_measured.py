@@ -16,6 +16,7 @@ from parityscope.backends.resuming import digest_of, facts_above
 from parityscope.backends.targets import format_target
 from parityscope.comparison import from_plain, to_plain
 from parityscope.errors import ParityError
+from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -65,9 +66,7 @@ class Notebook:
         note = {"key": self.key, "names": list(names), "check": zlib.crc32(found.encode()), "found": found}
         path = self._path(number)
         path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f"{path.name}.part")
-        unfinished.write_text(json.dumps(note), encoding="utf-8")
-        unfinished.replace(path)
+        write_whole(path, json.dumps(note))
 
     def _path(self, number: int) -> Path:
         return self.folder / f"tensors-{number:03d}.json"

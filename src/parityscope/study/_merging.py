@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from parityscope.diagnosis import SPENT, Tested, claim_of, identity_of
+from parityscope.diagnosis import CONTRIBUTES, SPENT, Tested, claim_of, identity_of
 from parityscope.records import Evidence, Skip
 from parityscope.study._found import GONE, Sequence, Step
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from parityscope.records import Diagnosis, Finding
 
 __all__ = ["Further", "merged"]
-
-_CONTRIBUTES = 0.01  # of the squared error, as in `diagnosis`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +54,7 @@ def merged(first: Diagnosis, found: Further) -> Diagnosis:
                 told.add(claim_of(one))
                 left = sequence.unexplained * (1.0 if one.share is None else one.share)
                 told_as = replace(one, role="contributing", share=left)
-                others.append(told_as if left >= _CONTRIBUTES else replace(told_as, role="information"))
+                others.append(told_as if left >= CONTRIBUTES else replace(told_as, role="information"))
     skipped = [
         *first.skipped,
         *(skip for tested in rounds for skip in tested.diagnosis.skipped if skip.reason == SPENT),

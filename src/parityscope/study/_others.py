@@ -15,7 +15,7 @@ from parityscope.records import Target
 if TYPE_CHECKING:
     from parityscope.case import Model
 
-__all__ = ["half_typed", "origins_of", "peers_of", "switched_of"]
+__all__ = ["half_typed", "origins_of", "peers_of", "switched_of", "unoptimized"]
 
 _HALVES = {"float16", "bfloat16"}
 
@@ -24,13 +24,18 @@ def peers_of(model: Model, reference: Target) -> tuple[Target, ...]:
     """Other ways to run `model` that ought to give what `reference` gives, up to rounding."""
     if reference.backend not in {"ort", "saved"}:
         return ()
-    custom = tuple((key, value) for key, value in reference.options if key == "custom_ops")
-    plain = Target(backend="ort", options=tuple(sorted((*custom, ("optimization", "disabled")))))
+    plain = unoptimized(reference)
     # An optimized run has no say over the model as it stands: where they differ the optimizer is wrong.
     found = [plain] if plain != reference else []
     if half_typed(model) and not reference.precision:
         found.append(Target(backend="sim"))
     return tuple(found)
+
+
+def unoptimized(reference: Target) -> Target:
+    """ONNX Runtime on the CPU with its optimizer off, and with the reference's custom operators: the model as it stands."""
+    custom = tuple((key, value) for key, value in reference.options if key == "custom_ops")
+    return Target(backend="ort", options=tuple(sorted((*custom, ("optimization", "disabled")))))
 
 
 def switched_of(candidate: Target) -> tuple[Target, ...]:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from parityscope.backends import Capture
 from parityscope.backends.both import open_both
-from parityscope.backends.recording import shapes_for
+from parityscope.backends.opening import shapes_for
 from parityscope.case.policy import budgets_for
-from parityscope.comparison import can_be_scores, channel_axis, measure_pair
+from parityscope.comparison import channel_axis, likely_scores, measure_pair
 from parityscope.comparison.rows import aligner
 from parityscope.comparison.tolerance import count_outside, merge_outside
 from parityscope.errors import ParityError
@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 __all__ = ["OutputRun", "error_by_sample", "run_outputs"]
 
 
-# Scores are (batch, class) or (batch, position, class); a map of rank 4 has pixels on its last axis, not classes.
-_SCORES_RANK = 3
+_KEPT = (
+    64 << 20
+)  # bytes of the first sample's outputs that are kept; chosen: what has more is run again if it is asked for
 _OTHER_SHAPE = " shape is "  # in what is said of an output whose shapes differ
 _SHAPES = "let the candidate run at the batch size of the samples, or give samples of its own"
 
@@ -49,6 +50,7 @@ class OutputRun:
     `spread` is the worst relative L2 distance between two runs of the candidate on the first sample, and where it is above
     rounding `changing` the part of the squared error that differs from run to run (0 to 1; 0 where nothing varies).
     `outside` holds the outputs that the policy has a tolerance for: no statistics could tell that count afterwards.
+    `first` is what the reference gave for the first sample, None where that is large.
     """
 
     statistics: Mapping[str, Statistics]
@@ -62,6 +64,7 @@ class OutputRun:
     candidate_environment: Mapping[str, str]
     executed: ExecutedGraph | None
     outside: Mapping[str, Outside] = field(default_factory=lambda: MappingProxyType({}))
+    first: Mapping[str, np.ndarray] | None = None
 
 
 def run_outputs(
@@ -86,6 +89,7 @@ def run_outputs(
     outside: dict[str, Outside] = {}
     problems: dict[str, str] = {}
     spread = 0.0
+    kept: Mapping[str, np.ndarray] | None = None
     seconds = [0.0, 0.0]
     align = aligner(case.policy.matched, pairing)
     shapes = Capture(shapes=shapes_for(case.model, candidate, case.inputs))
@@ -100,6 +104,7 @@ def run_outputs(
             seconds[0] += middle - start
             seconds[1] += time.perf_counter() - middle
             if position == 0:
+                kept = expected if sum(array.nbytes for array in expected.values()) <= _KEPT else None
                 spread = _spread(align(expected, found), align(expected, _answer(theirs, sample)))
             found = align(expected, found)
             for value in case.model.outputs:
@@ -135,6 +140,7 @@ def run_outputs(
             candidate_environment=theirs.environment,
             executed=executed,
             outside=outside,
+            first=kept,
         )
 
 
@@ -207,7 +213,7 @@ def _compare(
             its,
             channel_axis=channel_axis(mine.ndim),
             threads=2,
-            as_scores=mine.ndim <= _SCORES_RANK and can_be_scores(mine.dtype, mine.shape),
+            as_scores=likely_scores(mine.dtype, mine.shape),
         )
     except ValueError as error:
         return str(error)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parityscope.backends._matching import matching
+from parityscope.backends.targets import RECORDED
 from parityscope.case.own import OwnInputs, stored_arrays
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["own_inputs"]
 
-_RECORDED = "saved"  # the backend whose recordings hold inputs beside their outputs
-
 
 def own_inputs(data: str | Path | None, candidate: Target, inputs: Inputs) -> OwnInputs | None:
     """The inputs in `data`, else those in the candidate's recording; None where there are none.
@@ -31,7 +30,7 @@ def own_inputs(data: str | Path | None, candidate: Target, inputs: Inputs) -> Ow
     """
     if data is None:
         recorded = candidate.option("path")
-        if candidate.backend != _RECORDED or not recorded or not (Path(recorded) / "inputs").is_dir():
+        if candidate.backend != RECORDED or not recorded or not (Path(recorded) / "inputs").is_dir():
             return None
         data = Path(recorded) / "inputs"
     path = Path(data)

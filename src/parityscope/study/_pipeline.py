@@ -16,9 +16,12 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
+from parityscope.backends import backend, probed
 from parityscope.backends.recording import silent
+from parityscope.backends.targets import check_target, parse_target
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
+from parityscope.errors import ParityError
 from parityscope.prediction import FLOAT32_ROUNDING, margin_of
 from parityscope.records import Skip
 from parityscope.study._chains import Side, apart, feed_stage, running
@@ -42,6 +45,7 @@ __all__ = ["PIPELINE_SCHEMA", "examine_pipeline"]
 PIPELINE_SCHEMA = "parityscope-pipeline/1"
 # Glue that computes in FP32 in another order may move its results by rounding.
 _GLUE_LIMIT = margin_of("f32") * FLOAT32_ROUNDING
+_NO_GLUE = {"glue": None, "glue_verdict": "within"}
 _OUTPUTS_ONLY = Settings(layers=False, localize=False, causes=False)
 
 
@@ -55,9 +59,9 @@ def examine_pipeline(
     Raises:
         ParityError: a stage cannot run, or its inputs are not what its model declares.
     """
-    first_model = load_model(pipeline.stages[0].model)
+    models = _models(pipeline)
     data = load_inputs(
-        first_model,
+        models[0],
         pipeline.inputs or None,
         spool=folder / "spool",
         samples=samples,
@@ -72,9 +76,23 @@ def examine_pipeline(
     first = ""
     for number, stage in enumerate(pipeline.stages):
         progress(f"stage {stage.name}", number, len(pipeline.stages))
-        model = load_model(stage.model)
-        glue = feed_stage(pipeline, number, model, given, ours, theirs)
-        entry, absent = _run_stage(stage, model, given, ours, theirs, folder)
+        try:
+            glue = feed_stage(pipeline, number, models[number], given, ours, theirs)
+            entry, absent = _run_stage(stage, models[number], given, ours, theirs, folder)
+        except ParityError as error:
+            if not first:
+                raise _at(stage, error) from error
+            # What an earlier stage does wrong may be why this one cannot run: it is named, and the chain ends here.
+            unrun = pipeline.stages[number:]
+            told += [
+                {**_entry(one), "calls": [0, 0], "verdict": "incomplete", "outputs": [], **_NO_GLUE} for one in unrun
+            ]
+            skipped.append(Skip(what=f"stage {stage.name}", reason=error.problem, fix=error.fix, asked=True))
+            skipped += [
+                Skip(what=f"stage {one.name}", reason=f"stage {stage.name} gave nothing", asked=True)
+                for one in unrun[1:]
+            ]
+            break
         skipped += absent
         wrong_glue = glue is not None and glue > _GLUE_LIMIT
         told.append(
@@ -105,6 +123,43 @@ def examine_pipeline(
     }
     plain: dict[str, Any] = json.loads(json.dumps(document, default=str))
     return plain, study
+
+
+def _models(pipeline: Pipeline) -> tuple[Model, ...]:
+    """The models of all stages, and whether their runtimes are here: told before the first stage runs."""
+    found = []
+    for stage in pipeline.stages:
+        try:
+            found.append(load_model(stage.model))
+            for text in (stage.reference, stage.candidate):
+                _check_here(text)
+        except ParityError as error:
+            raise _at(stage, error) from error
+    return tuple(found)
+
+
+def _check_here(text: str) -> None:
+    target = parse_target(text)
+    runtime = backend(target.backend)
+    check_target(target, runtime)
+    if (probe := probed(runtime)).problem:
+        raise ParityError(probe.problem, where=text, fix=probe.fix)
+
+
+def _at(stage: Stage, error: ParityError) -> ParityError:
+    """The error with the stage that it is of."""
+    named = f"stage {stage.name}"
+    where = error.where if named in error.where else ", ".join(part for part in (named, error.where) if part)
+    return ParityError(error.problem, where=where, fix=error.fix)
+
+
+def _entry(stage: Stage) -> dict[str, Any]:
+    return {
+        "name": stage.name,
+        "model": str(stage.model),
+        "reference": stage.reference,
+        "candidate": stage.candidate,
+    }
 
 
 def _run_stage(
@@ -139,13 +194,7 @@ def _run_stage(
                 for name in r:
                     total.setdefault(name, []).append(apart(r[name], c.get(name)))
                     inherited.setdefault(name, []).append(apart(r[name], f.get(name)))
-    entry: dict[str, Any] = {
-        "name": stage.name,
-        "model": str(stage.model),
-        "reference": stage.reference,
-        "candidate": stage.candidate,
-        "calls": counts,
-    }
+    entry: dict[str, Any] = {**_entry(stage), "calls": counts}
     if not order:
         return {**entry, "verdict": "incomplete", "outputs": []}, [
             *skipped,

@@ -103,7 +103,9 @@ def _stage(entry: Mapping[str, Any], path: Path, before: list[str]) -> Stage:
     for key in ("name", "model", "candidate"):
         if not entry.get(key):
             raise ParityError(f"the stage has no {key}", where=where, fix=f'write {key} = "..."; {_EXAMPLE}')
-    if name in {*before, DATA} or "." in name or "/" in name:
+    if name in before:
+        raise ParityError(f"two stages are called {name!r}", where=where, fix="give each a name of its own")
+    if name == DATA or "." in name or "/" in name:
         raise ParityError(f"{name!r} cannot be a stage's name here", where=where, fix="take another, without . and /")
     glues = {key: str(entry.get(key, "")) for key in ("glue", "candidate_glue")}
     for key, text in glues.items():
@@ -144,7 +146,9 @@ def _target(text: str, path: Path) -> str:
     items = []
     for item in query.split("&") if query else []:
         key, _, value = item.partition("=")
-        named = key in {"model", "path", "engine", "module", "program", "script", "custom_ops"}
+        named = key in {
+            *("model", "path", "engine", "module", "program", "script", "custom_ops", "timing_cache", "environment")
+        }
         items.append(f"{key}={_located(value, path)}" if named else item)
     return head + mark + "&".join(items)
 

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import parityscope
-from parityscope.backends import backend
+from parityscope.backends import backend, probed
 from parityscope.backends.resuming import FACTS, NOTES
 from parityscope.backends.targets import format_target
 from parityscope.errors import ParityError
+from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -94,9 +95,7 @@ def start_or_resume(scratch: Path, facts: Mapping[str, Any] | None) -> None:
     for unfinished in scratch.rglob("*.part"):
         unfinished.unlink()
     if facts is not None:
-        unfinished = scratch / f"{FACTS}.part"
-        unfinished.write_text(json.dumps(facts, indent=1, sort_keys=True), encoding="utf-8")
-        unfinished.replace(scratch / FACTS)
+        write_whole(scratch / FACTS, json.dumps(facts, indent=1, sort_keys=True))
 
 
 def has_recordings(scratch: Path) -> bool:
@@ -134,7 +133,7 @@ def _empty(scratch: Path) -> None:
 
 def _side(target: Target) -> dict[str, Any]:
     """A target, the digests of the files and folders that its options name, and the version of its runtime."""
-    probe = backend(target.backend).probe()
+    probe = probed(backend(target.backend))
     return {
         "target": format_target(target),
         "files": {key: _digest(Path(value)) for key, value in target.options if _is_there(value)},

@@ -107,7 +107,11 @@ def _onward(
     proved = _proved(tested, told)
     entrance = _entrance(copy)
     # What is wrong with the inputs looks like another function of the layers that read them: inputs are asked before those.
-    doubtful = [one for one in proved if one[0].site is not None and one[0].site.node in entrance]
+    doubtful = [
+        (finding, correction)
+        for finding, correction in proved
+        if correction.model is not None and finding.site is not None and finding.site.node in entrance
+    ]
     for finding, correction in proved:
         if not any(finding is other for other, _ in doubtful):
             path = _through(state, copy, finding, correction, energy, told, number, proof=_PROVED)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from parityscope.arithmetic import FORMATS
 from parityscope.backends._environment import machine_facts
 from parityscope.backends._onnxruntime import open_session
-from parityscope.case.graph import SEVERED_SUFFIX, sever, subgraph
+from parityscope.case.deriving import SEVERED_SUFFIX, sever, subgraph
 from parityscope.checks import Lab, Scene
 from parityscope.checks._correcting import replace_constants
 from parityscope.study._outputs import error_by_sample
@@ -33,6 +33,14 @@ def worst_of(known: Known) -> int | None:
 
 
 def scene_of(known: Known, explanations: Mapping[str, Explanation], executed: str, computes: str) -> Scene:
+    """What checks get to see of a case.
+
+    Args:
+        known: The case, and what examining it gave so far.
+        explanations: What explains each suspect, by tensor.
+        executed: The format that the candidate says it computes in; "" where it says nothing.
+        computes: The format in which it keeps tensors; FP32 where that is none of ours.
+    """
     case, run, layers = known.case, known.run, known.layers
     return Scene(
         model=case.model,

@@ -11,7 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Capture
-from parityscope.backends.recording import open_target
+from parityscope.backends.opening import open_target
 from parityscope.case import Sample
 from parityscope.errors import ParityError
 from parityscope.localization.calls import growth_of

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.arithmetic import FORMATS
 from parityscope.backends import Capture
-from parityscope.backends.recording import open_target
+from parityscope.backends.opening import open_target
 from parityscope.backends.targets import format_target
 from parityscope.comparison import measure_pair
 from parityscope.comparison.rows import aligner

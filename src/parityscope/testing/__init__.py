@@ -1,1 +1,1 @@
-"""What tests, the demo and outside authors of plug-ins share; nothing else in the package imports it."""
+"""What tests, the contracts of plug-ins, planted faults and the demo share; nothing that examines a deployment imports it."""

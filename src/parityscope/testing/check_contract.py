@@ -10,21 +10,22 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.recording import observable
 from parityscope.backends.targets import parse_target
 from parityscope.case import Case, load_inputs, load_model
+from parityscope.case.deriving import inject
 from parityscope.case.formats.npz import write_npz
-from parityscope.case.graph import inject
 from parityscope.case.own import OwnInputs
 from parityscope.records import Policy
 from parityscope.study import Settings, examine
+from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    import numpy as np
 
     from parityscope.case import Inputs, Model
     from parityscope.checks import Check, Example
@@ -54,7 +55,7 @@ def check_examples(check: Check, folder: Path) -> None:
 def findings_of(example: Example, folder: Path) -> list[dict[str, Any]]:
     """The findings of the whole chain on one example."""
     folder.mkdir(parents=True)
-    model = load_model(_write_model(example.model, example, folder / "model.onnx"))
+    model = load_model(write_network(folder / "model.onnx", example.model, example.constants))
     inputs = folder / "inputs.npz"
     if example.inputs is not None:
         write_npz(inputs, example.inputs)
@@ -66,11 +67,11 @@ def findings_of(example: Example, folder: Path) -> list[dict[str, Any]]:
         spool=folder / "spool",
         stacked=stacked and len(rows) == 1,
     )
-    network = str(_write_network(example, folder / "network.py"))
+    network = str(_write_module(example, folder / "network.py"))
     candidate = example.candidate.replace("{network}", network)
     reference = example.reference.replace("{network}", network)
     if example.candidate_model:
-        other = _write_model(example.candidate_model, example, folder / "candidate.onnx")
+        other = write_network(folder / "candidate.onnx", example.candidate_model, example.constants)
         candidate += f"{'&' if '?' in candidate else '?'}model={other}"
     if example.fault is not None:
         candidate = f"saved?path={_record_fault(example, model, folder)}"
@@ -116,20 +117,10 @@ def _batch(values: Any) -> list[Any]:
     return [value.shape[0] for value in values if value.shape]
 
 
-def _write_network(example: Example, path: Path) -> str:
+def _write_module(example: Example, path: Path) -> str:
     """The example's network as a file; what a target calls it by."""
     path.write_text(example.network, encoding="utf-8")
     return f"torch?module={path}:make"
-
-
-def _write_model(text: str, example: Example, path: Path) -> Path:
-    import onnx
-
-    model = onnx.parser.parse_model(text)
-    for name, array in example.constants.items():
-        model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array), name))
-    onnx.save(model, path)
-    return path
 
 
 def _record_fault(example: Example, model: Any, folder: Path) -> Path:

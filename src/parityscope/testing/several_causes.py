@@ -16,6 +16,7 @@ import numpy as np
 from parityscope.backends._onnxruntime import open_session
 from parityscope.case import load_model
 from parityscope.case.formats.npz import write_npz
+from parityscope.testing.networks import parse_network
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -245,14 +246,9 @@ def _graph(text: str, constants: Arrays) -> ir.Model:
 
 def _message(text: str, constants: Arrays) -> onnx.ModelProto:
     """The model with those of the constants that it reads."""
-    import onnx
-
-    model = onnx.parser.parse_model(text)
-    read = {name for node in model.graph.node for name in node.input}
-    for name, array in constants.items():
-        if name in read and name not in {value.name for value in model.graph.input}:
-            model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array), name))
-    return model
+    graph = parse_network(text).graph
+    read = {name for node in graph.node for name in node.input} - {value.name for value in graph.input}
+    return parse_network(text, {name: array for name, array in constants.items() if name in read})
 
 
 def _recorded(case: Planted, deployed: Path, folder: Path) -> Path:

@@ -97,7 +97,7 @@ def samples_needed(difference: float, error: float, samples: int) -> int | None:
 
 
 def taken(states: States, places: np.ndarray) -> States:
-    """The states at `places`: rows of an array, or a list."""
+    """The states at `places`, int64 (n,): rows of an array, or a list."""
     if isinstance(states, np.ndarray):
         picked: np.ndarray = states[places]
         return picked

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.backends import Capture
-from parityscope.backends.recording import open_target
+from parityscope.backends.opening import open_target
 from parityscope.records import Skip
 from parityscope.verification.intervals import CONFIDENCE
 from parityscope.verification.records import Latency, Timing

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.case.policy import OUTSIDE, budgets_for
-from parityscope.comparison import can_be_scores, channel_axis, measure_pair, measurements, metrics
+from parityscope.comparison import channel_axis, likely_scores, measure_pair, measurements, metrics
 from parityscope.comparison.rows import aligner
 from parityscope.comparison.tolerance import count_outside, measurements_of, merge_outside
 from parityscope.errors import ParityError
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from parityscope.verification.running import Recorded
 
 __all__ = ["OutputErrors", "budget_key", "combiner", "directions", "output_errors"]
-
-# Scores are (batch, class) or (batch, position, class); a map of rank 4 has pixels on its last axis, not classes.
-_SCORES_RANK = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -186,7 +183,7 @@ def _pair(expected: np.ndarray, found: np.ndarray, name: str, label: str, sample
             expected,
             found,
             channel_axis=channel_axis(expected.ndim),
-            as_scores=expected.ndim <= _SCORES_RANK and can_be_scores(expected.dtype, expected.shape),
+            as_scores=likely_scores(expected.dtype, expected.shape),
         )
     except ValueError as error:
         raise ParityError(f"output {name!r} {label} cannot be compared: {error}", where=sample, fix=fix) from error

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.backends import Capture
-from parityscope.backends.recording import model_of, open_target
-from parityscope.backends.targets import format_target
+from parityscope.backends.opening import model_of, open_target
+from parityscope.backends.targets import MODELLESS, format_target
 from parityscope.comparison import measure_pair
 from parityscope.comparison.rows import aligner
 from parityscope.errors import ParityError
@@ -33,7 +33,6 @@ Clock = Callable[[], float]
 
 _IN_MEMORY = 1 << 16  # bytes of one output; a thousand samples of such are 64 MiB. Chosen.
 # Backends that run no model file of ours: its size says nothing about them.
-_WITHOUT_FILE = {"saved", "command"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +74,7 @@ def run_side(
             names[sample.index] = sample.name
             kept[sample.index] = _kept(arrays, folder / f"{label}-{sample.index:06d}.safetensors")
         progress(title, len(case.inputs), len(case.inputs))
-        ours = target.backend not in _WITHOUT_FILE
+        ours = target.backend not in MODELLESS
         side = Side(
             target=target,
             environment=dict(session.environment),

@@ -16,14 +16,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
 
+import numpy as np
+
 from parityscope.errors import ParityError
 from parityscope.plugins import discover
 from parityscope.verification.intervals import States
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-
-    import numpy as np
 
 __all__ = [
     "COMMON_OPTIONS",
@@ -33,6 +33,7 @@ __all__ = [
     "TaskMetric",
     "chosen_metric",
     "label_of",
+    "mean",
     "number_option",
     "output_name",
     "split_options",
@@ -72,6 +73,11 @@ class TaskMetric:
     uses_labels: bool = True
     single: bool = True
     resamples: int = 2000
+
+
+def mean(numbers: States) -> float:
+    """The `combine` of a metric that is the mean of one number a sample: float64, (n,)."""
+    return float(np.mean(numbers))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +149,7 @@ def output_name(answer: Answer, options: Mapping[str, str], option: str = "outpu
 
 
 def label_of(answer: Answer, options: Mapping[str, str], output: str) -> np.ndarray | None:
-    """The labels of one sample for `output`; None when there are none.
+    """The labels of one sample for `output`, in their own dtype and shape; None when there are none.
 
     Raises:
         ParityError: there are several arrays and none of them is chosen.

@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from parityscope.arithmetic._graphs import bodies, constant_tensor
-from parityscope.arithmetic.adjoints._tape import Tape, Unknown, is_single
+from parityscope.arithmetic.adjoints._tape import Tape, Unknown
+from parityscope.arithmetic.element_types import is_float32
+from parityscope.arithmetic.standard import SHAPE_READERS
 from parityscope.case.graph import dependencies
 
 if TYPE_CHECKING:
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["Adjoint", "Backward", "Tape", "backward", "rules"]
 
 Adjoint = Callable[[Tape, ir.Node, list["ir.Value | None"]], dict[int, ir.Value]]
-_SHAPES = frozenset({"Shape", "Size"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +79,7 @@ def backward(tape: Tape, nodes: Sequence[ir.Node], seeds: Mapping[ir.Value, ir.V
                 adjoints[value] = _summed(tape, parts[value])
             grads.append(adjoints.get(value))
         given = _given(known, tape, node, grads)
-        unknown.update(value for value in read if not is_single(value))
+        unknown.update(value for value in read if not is_float32(value))
         for index, source in enumerate(node.inputs):
             if source is not None and index in given:
                 parts.setdefault(source, []).append(given[index])
@@ -112,7 +113,7 @@ def _live(nodes: Sequence[ir.Node], seeds: Mapping[ir.Value, ir.Value]) -> set[i
     reached = set(seeds)
     found = set()
     for node in reversed(nodes):
-        if node.op_type not in _SHAPES and any(value in reached for value in node.outputs):
+        if node.op_type not in SHAPE_READERS and any(value in reached for value in node.outputs):
             found.add(node)
             reached.update(dependencies(node))
     return found

@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from parityscope.arithmetic._graphs import Names, constant_tensor
+from parityscope.arithmetic.element_types import is_float32
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,7 +56,7 @@ class Tape:
     def wants(self, value: ir.Value | None) -> bool:
         """Whether anything asks for the adjoint of a value: a float32 tensor that is computed."""
         computed = value is not None and value.producer() is not None and constant_tensor(value) is None
-        return computed and value is not None and is_single(value)
+        return computed and value is not None and is_float32(value)
 
     def shape(self, value: ir.Value | None) -> tuple[int, ...]:
         """The dimensions of a value.
@@ -122,11 +123,11 @@ class Tape:
     def transpose(self, value: ir.Value, perm: Sequence[int]) -> ir.Value:
         return self.op("Transpose", value, attributes=[ir.AttrInt64s("perm", list(perm))])
 
-    def sum(self, value: ir.Value, axes: Sequence[int], *, keep: bool = True) -> ir.Value:
-        """The sum over `axes`; over none it is the value itself."""
+    def sum(self, value: ir.Value, axes: Sequence[int]) -> ir.Value:
+        """The sum over `axes`, which stay as dimensions of 1; over none it is the value itself."""
         if not axes:
             return value
-        kept = [ir.AttrInt64("keepdims", int(keep))]
+        kept = [ir.AttrInt64("keepdims", 1)]
         return self.op("ReduceSum", value, self.const(np.array(axes, np.int64)), attributes=kept)
 
     def mask(self, condition: ir.Value) -> ir.Value:
@@ -144,8 +145,3 @@ class Tape:
         lead = len(made) - len(shape)
         axes = [axis for axis in range(len(made)) if axis < lead or (shape[axis - lead] == 1 and made[axis] != 1)]
         return self.reshape(self.sum(value, axes), shape)
-
-
-def is_single(value: ir.Value) -> bool:
-    """Whether a value is a tensor of float32."""
-    return isinstance(value.type, ir.TensorType) and value.dtype == ir.DataType.FLOAT

@@ -13,6 +13,7 @@ import numpy as np
 
 from parityscope.arithmetic._attributes import integer, number
 from parityscope.arithmetic.adjoints._tape import Unknown
+from parityscope.arithmetic.standard import DEFAULT_EPSILON
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from parityscope.arithmetic.adjoints._tape import Tape
 
 __all__ = ["RULES"]
-
-_EPSILON = 1e-5  # the default of all of these operators in ONNX
 
 
 def _standardized(
@@ -54,7 +53,7 @@ def _by_axis(centred: bool) -> Adjoint:  # noqa: FBT001 - which of two operators
         shape = tape.shape(x)
         axes = list(range(integer(node, "axis", -1) % len(shape), len(shape)))
         count = math.prod(shape[axis] for axis in axes)
-        epsilon = number(node, "epsilon", _EPSILON)
+        epsilon = number(node, "epsilon", DEFAULT_EPSILON)
         return {0: _standardized(tape, x, tape.mul(grad, scale), axes, count, epsilon, centred=centred)}
 
     return rule
@@ -67,7 +66,7 @@ def _batch(tape: Tape, node: ir.Node, grads: list[ir.Value | None]) -> dict[int,
     if integer(node, "training_mode", 0):
         raise Unknown
     scale, variance = (tape.held(node.inputs[index]).astype(np.float64) for index in (1, 4))
-    factor = scale / np.sqrt(variance + number(node, "epsilon", _EPSILON))
+    factor = scale / np.sqrt(variance + number(node, "epsilon", DEFAULT_EPSILON))
     return {0: tape.mul(grad, tape.const(factor.reshape(-1, *[1] * (len(tape.shape(x)) - 2))))}
 
 
@@ -78,7 +77,7 @@ def _instance(tape: Tape, node: ir.Node, grads: list[ir.Value | None]) -> dict[i
     shape = tape.shape(x)
     wide = tape.reshape(scale, [1, shape[1], *[1] * (len(shape) - 2)])
     axes = list(range(2, len(shape)))
-    epsilon = number(node, "epsilon", _EPSILON)
+    epsilon = number(node, "epsilon", DEFAULT_EPSILON)
     return {0: _standardized(tape, x, tape.mul(grad, wide), axes, math.prod(shape[2:]), epsilon)}
 
 
@@ -93,7 +92,7 @@ def _group(tape: Tape, node: ir.Node, grads: list[ir.Value | None]) -> dict[int,
     count = math.prod(shape[1:]) // groups
     flat = [shape[0], groups, count]
     scaled = tape.reshape(tape.mul(parts, wide), flat)
-    found = _standardized(tape, tape.reshape(x, flat), scaled, [2], count, number(node, "epsilon", _EPSILON))
+    found = _standardized(tape, tape.reshape(x, flat), scaled, [2], count, number(node, "epsilon", DEFAULT_EPSILON))
     return {0: tape.reshape(found, shape)}
 
 

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 from parityscope.arithmetic._graphs import constant_tensor
 from parityscope.arithmetic.fusion.folding import linear_chain
-from parityscope.arithmetic.fusion.matching import data_inputs, is_static
+from parityscope.arithmetic.fusion.matching import PRODUCTS, data_inputs, is_static
 
 if TYPE_CHECKING:
     from parityscope.arithmetic.fusion.layers import Layer, Layers
 
 __all__ = ["is_eltwise", "is_product", "merge_all"]
 
-_PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 # Layers that take pointwise operators behind them, besides convolutions and products.
 _TAKES_SIMPLE = frozenset(
     {"GlobalAveragePool", "NormalizeL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "Resize"}
@@ -57,7 +56,7 @@ def is_eltwise(layer: Layer) -> bool:
 
 def is_product(layer: Layer) -> bool:
     """Whether a layer multiplies and accumulates."""
-    return layer.kind in _PRODUCTS
+    return layer.kind in PRODUCTS
 
 
 def merge_all(layers: Layers) -> None:

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic._attributes import integer, number
 from parityscope.arithmetic._graphs import constant_tensor
 from parityscope.arithmetic.rounding import round_to
+from parityscope.arithmetic.standard import DEFAULT_EPSILON
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["folded", "linear_chain"]
 
-_EPSILON = 1e-5  # ONNX's default for BatchNormalization
 _BATCH_NORMALIZATION_INPUTS = 5
 
 
@@ -165,9 +166,7 @@ def _normalization_step(user: ir.Node, held: Mapping[Use, np.ndarray]) -> _Step 
     gamma, beta, mean, variance = (None if each is None else each.astype(np.float64) for each in found)
     if gamma is None or beta is None or mean is None or variance is None:
         return None
-    attribute = user.attributes.get("epsilon")
-    epsilon = _EPSILON if attribute is None else attribute.as_float()
-    scale = gamma / np.sqrt(variance + epsilon)
+    scale = gamma / np.sqrt(variance + number(user, "epsilon", DEFAULT_EPSILON))
     return _Step(scale=scale, shift=beta - mean * scale, added=(user, 2))
 
 
@@ -210,11 +209,9 @@ def _channel_axis(product: ir.Node, index: int) -> int | None:
     if product.op_type == "Conv" and index == 1:
         return 0
     if product.op_type == "ConvTranspose" and index == 1:
-        group = product.attributes.get("group")
-        return 1 if group is None or group.as_int() == 1 else None
+        return 1 if integer(product, "group", 1) == 1 else None
     if product.op_type == "Gemm" and index == 1:
-        transposed = product.attributes.get("transB")
-        return 0 if transposed is not None and transposed.as_int() else 1
+        return 0 if integer(product, "transB", 0) else 1
     if product.op_type == "MatMul" and index == 1:
         return -1
     return None

@@ -17,7 +17,20 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = ["POINTWISE", "Region", "closed", "data_inputs", "dominated", "is_static", "only_use", "order_of", "scalar"]
+__all__ = [
+    "POINTWISE",
+    "PRODUCTS",
+    "Region",
+    "closed",
+    "data_inputs",
+    "dominated",
+    "is_static",
+    "only_use",
+    "order_of",
+    "scalar",
+]
+
+PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 
 # Operators that compute each element of the output from one element of each input.
 POINTWISE = frozenset(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
+from parityscope.arithmetic._attributes import integer
 from parityscope.arithmetic._graphs import constant_tensor
 
 if TYPE_CHECKING:
@@ -60,15 +61,14 @@ def _moved(node: ir.Node) -> np.ndarray | None:
         case "Transpose":
             return np.ascontiguousarray(np.transpose(data, _integers(node, "perm")))
         case "Flatten":
-            axis = node.attributes["axis"].as_int() if "axis" in node.attributes else 1
+            axis = integer(node, "axis", 1)
             return data.reshape(int(np.prod(data.shape[:axis], dtype=np.int64)), -1)
     return None
 
 
 def _reshaped(data: np.ndarray, shape: Sequence[int], node: ir.Node) -> np.ndarray | None:
-    keeps = "allowzero" not in node.attributes or not node.attributes["allowzero"].as_int()
     wanted = _integers(node, "shape") or list(shape)
-    if keeps:
+    if not integer(node, "allowzero", 0):
         if any(dim == 0 and position >= data.ndim for position, dim in enumerate(wanted)):
             return None
         wanted = [data.shape[position] if dim == 0 else dim for position, dim in enumerate(wanted)]

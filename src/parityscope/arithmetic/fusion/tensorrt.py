@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.fusion import Fusion, Profile
 from parityscope.arithmetic.fusion.layers import cut
-from parityscope.arithmetic.fusion.matching import POINTWISE
+from parityscope.arithmetic.fusion.matching import POINTWISE, PRODUCTS
 from parityscope.arithmetic.recurrent import Recurrence
 
 if TYPE_CHECKING:
@@ -52,7 +52,6 @@ _PATTERNS = (
     ),
     *("Silu", "Attention"),
 )
-_PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 _POINTWISE = POINTWISE | {
     "BatchNormalization",
     "Gelu",
@@ -69,7 +68,7 @@ def _predict(model: ir.Model, precision: str) -> Fusion | None:
     if precision not in {"bf16", "f16"}:
         return None
     layers = cut(model, _PATTERNS)
-    for kinds in (_PRODUCTS, {"LayerNormalization", "RMSNormalization"}, _POINTWISE):
+    for kinds in (PRODUCTS, {"LayerNormalization", "RMSNormalization"}, _POINTWISE):
         for layer in layers.each():
             if layer.kind in kinds and layer in layers.of.values():
                 _merge_pointwise(layers, layer)

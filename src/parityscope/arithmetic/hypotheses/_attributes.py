@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic._attributes import number
 from parityscope.arithmetic.formats import FORMATS
-from parityscope.arithmetic.hypotheses._edits import put, real
+from parityscope.arithmetic.hypotheses._edits import put
 from parityscope.arithmetic.rounding import round_to
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def attributes_rounded(name: str) -> Rewrite:
 def _attributes(node: ir.Node) -> dict[str, float]:
     given = {key: each.as_float() for key, each in node.attributes.items() if each.type.name == "FLOAT"}
     known = _DEFAULTS.get(node.op_type, {}) if not node.domain else {}
-    return {**{key: real(node, key, default) for key, default in known.items()}, **given}
+    return {**{key: number(node, key, default) for key, default in known.items()}, **given}
 
 
 def _rounded(value: float, name: str) -> float:

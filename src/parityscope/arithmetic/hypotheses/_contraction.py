@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic.hypotheses._edits import integer, integers, real, text
+from parityscope.arithmetic._attributes import integer, integers, number, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,7 +41,11 @@ class Contraction:
 
 
 def accumulated(width: int, rounding: Callable[[np.ndarray], np.ndarray]) -> Accumulate:
-    """Products accumulated in blocks of `width` terms, the accumulator passed through `rounding` after each."""
+    """Products accumulated in blocks of `width` terms, the accumulator passed through `rounding` after each.
+
+    `rounding` takes and gives float64 of any shape. The accumulation gives float32 of the product's own shape, or None where
+    the product is too large to be made step by step, or is none of those that `contraction` knows.
+    """
 
     def accumulate(node: ir.Node, arrays: Sequence[np.ndarray | None]) -> np.ndarray | None:
         found = contraction(node, arrays)
@@ -61,7 +65,11 @@ def accumulated(width: int, rounding: Callable[[np.ndarray], np.ndarray]) -> Acc
 
 
 def contraction(node: ir.Node, arrays: Sequence[np.ndarray | None]) -> Contraction | None:
-    """The product inside `node` on its input arrays; None for operators that are not one of the three."""
+    """The product inside `node` on its input arrays; None for operators that are not one of the three.
+
+    `arrays` are the inputs in order, None where one is left out; they are taken to float64, and `left` (batch, rows, length)
+    times `right` (batch, length, columns) is the product.
+    """
     made = {"MatMul": _matmul, "Gemm": _gemm, "Conv": _conv}.get(node.op_type)
     if made is None or node.domain or arrays[0] is None or arrays[1] is None:
         return None
@@ -84,7 +92,7 @@ def _matmul(_: ir.Node, left: np.ndarray, right: np.ndarray, __: np.ndarray | No
 def _gemm(node: ir.Node, left: np.ndarray, right: np.ndarray, bias: np.ndarray | None) -> Contraction:
     left = left.T if integer(node, "transA", 0) else left
     right = right.T if integer(node, "transB", 0) else right
-    alpha, beta = real(node, "alpha", 1.0), real(node, "beta", 1.0)
+    alpha, beta = number(node, "alpha", 1.0), number(node, "beta", 1.0)
     added = 0.0 if bias is None else beta * bias.astype(np.float64)
     return Contraction(
         left=left[None], right=right[None], finish=lambda total: (alpha * total[0] + added).astype(np.float32)
@@ -94,10 +102,10 @@ def _gemm(node: ir.Node, left: np.ndarray, right: np.ndarray, bias: np.ndarray |
 def _conv(node: ir.Node, image: np.ndarray, weight: np.ndarray, bias: np.ndarray | None) -> Contraction | None:
     rank = weight.ndim - 2
     groups = integer(node, "group", 1)
-    strides = integers(node, "strides", [1] * rank)
-    dilations = integers(node, "dilations", [1] * rank)
+    strides = integers(node, "strides", (1,) * rank)
+    dilations = integers(node, "dilations", (1,) * rank)
     windows = [(size - 1) * step + 1 for size, step in zip(weight.shape[2:], dilations, strict=True)]
-    pads = _pads(text(node, "auto_pad", "NOTSET"), integers(node, "pads", [0] * 2 * rank), image, windows, strides)
+    pads = _pads(text(node, "auto_pad", "NOTSET"), integers(node, "pads", (0,) * (2 * rank)), image, windows, strides)
     padded = np.pad(image, [(0, 0), (0, 0), *pads])
     view = np.lib.stride_tricks.sliding_window_view(padded, windows, tuple(range(2, 2 + rank)))
     steps = [1, 1, *strides, *dilations]

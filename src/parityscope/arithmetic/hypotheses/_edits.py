@@ -1,4 +1,4 @@
-"""Small edits of a region's graph, and its attributes as plain Python values."""
+"""Small edits of a region's graph."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
+from parityscope.arithmetic._attributes import input_at
 from parityscope.case.graph import constant_value
 
 if TYPE_CHECKING:
@@ -21,42 +22,13 @@ __all__ = [
     "behind",
     "constant",
     "gives_output",
-    "input_of",
     "insert",
-    "integer",
-    "integers",
     "put",
     "read",
     "reading",
-    "real",
     "setting",
     "substitute",
-    "text",
 ]
-
-
-def integer(node: ir.Node, name: str, default: int) -> int:
-    """The integer attribute `name`."""
-    found = node.attributes.get(name)
-    return default if found is None else found.as_int()
-
-
-def integers(node: ir.Node, name: str, default: Sequence[int]) -> list[int]:
-    """The attribute `name`, a list of integers."""
-    found = node.attributes.get(name)
-    return list(default) if found is None else list(found.as_ints())
-
-
-def real(node: ir.Node, name: str, default: float) -> float:
-    """The float attribute `name`."""
-    found = node.attributes.get(name)
-    return default if found is None else found.as_float()
-
-
-def text(node: ir.Node, name: str, default: str) -> str:
-    """The string attribute `name`."""
-    found = node.attributes.get(name)
-    return default if found is None else found.as_string()
 
 
 def put(node: ir.Node, name: str, value: Attribute) -> None:
@@ -81,7 +53,7 @@ def setting(name: str, value: Attribute) -> Rewrite:
 
 
 def reading(index: int, array: np.ndarray) -> Rewrite:
-    """A rewriting that makes input `index` the parameter `array`."""
+    """A rewriting that makes input `index` the parameter `array`, of any shape and dtype that ONNX has."""
 
     def rewrite(model: ir.Model, node: ir.Node, _: float) -> None:
         read(model, node, index, array)
@@ -89,14 +61,9 @@ def reading(index: int, array: np.ndarray) -> Rewrite:
     return rewrite
 
 
-def input_of(node: ir.Node, index: int) -> ir.Value | None:
-    """Input `index`; None where it is left out."""
-    return node.inputs[index] if index < len(node.inputs) else None
-
-
 def array_of(node: ir.Node, index: int) -> np.ndarray | None:
-    """Input `index` as an array where it is a parameter; None for anything computed or left out."""
-    tensor = constant_value(input_of(node, index))
+    """Input `index` as an array of its own shape and dtype where it is a parameter; None for anything computed or left out."""
+    tensor = constant_value(input_at(node, index))
     return None if tensor is None else np.asarray(tensor.numpy())
 
 
@@ -106,7 +73,7 @@ def gives_output(node: ir.Node, graph: ir.Graph) -> bool:
 
 
 def constant(model: ir.Model, array: np.ndarray, name: str) -> ir.Value:
-    """A new parameter of the graph."""
+    """A new parameter of the graph, of the shape and dtype of `array`; a name that is taken gets a number."""
     taken = model.graph.initializers
     name = next(wanted for count in range(len(taken) + 1) if (wanted := f"{name}::changed{count}") not in taken)
     tensor = ir.tensor(np.ascontiguousarray(array), name=name)
@@ -116,7 +83,7 @@ def constant(model: ir.Model, array: np.ndarray, name: str) -> ir.Value:
 
 
 def read(model: ir.Model, node: ir.Node, index: int, array: np.ndarray) -> None:
-    """Makes input `index` of `node` the parameter `array`."""
+    """Makes input `index` of `node` the parameter `array`, of any shape and dtype that ONNX has."""
     value = constant(model, array, f"{node.outputs[0].name}::{index}")
     if index >= len(node.inputs):
         node.resize_inputs(index + 1)

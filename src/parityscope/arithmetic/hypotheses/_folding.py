@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic.hypotheses._edits import array_of, integer, read, real, substitute
+from parityscope.arithmetic._attributes import integer, number
+from parityscope.arithmetic.hypotheses._edits import array_of, read, substitute
+from parityscope.arithmetic.standard import DEFAULT_EPSILON
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["fold", "foldable"]
 
 _SCALES = frozenset({"Add", "Div", "Mul", "Sub"})
-_EPSILON = 1e-5  # BatchNormalization's default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +76,7 @@ def _weight(node: ir.Node) -> tuple[np.ndarray, int] | None:
         return array, 0
     if node.op_type == "MatMul" and array.ndim == 2:
         return array, 1
-    plain = real(node, "alpha", 1.0) == 1.0 and real(node, "beta", 1.0) == 1.0
+    plain = number(node, "alpha", 1.0) == 1.0 and number(node, "beta", 1.0) == 1.0
     if node.op_type == "Gemm" and plain and (len(node.inputs) < 3 or array_of(node, 2) is not None):
         return array, 0 if integer(node, "transB", 0) else 1
     return None
@@ -106,7 +107,7 @@ def _normalization(node: ir.Node) -> _Affine | None:
         return None
     scale, bias, mean, variance = (array.astype(np.float64) for array in arrays if array is not None)
     with np.errstate(invalid="ignore", divide="ignore"):
-        gain = scale / np.sqrt(variance + real(node, "epsilon", _EPSILON))
+        gain = scale / np.sqrt(variance + number(node, "epsilon", DEFAULT_EPSILON))
     if not np.isfinite(gain).all():
         return None  # a variance of -epsilon or less: nobody folds that
     return _Affine(gain=gain, shift=bias - mean * gain)

@@ -1,8 +1,9 @@
-"""Roundings inside LSTM, GRU and RNN: the state after each step, what activations give, products, sums so far.
+"""Roundings inside LSTM, GRU and RNN: what products take, the state after each step, what activations give, sums so far.
 
-An engine that stores tensors in a format stores the state between time steps in it; a library that computes in the format
-rounds every sum. Which of it an engine does, and in which order it adds, is seldom known: the vector is predicted for
-the usual cases, and where the candidate declares the format their size is enough (`explanation.explaining`).
+Tensor cores take the state of every step rounded, whatever the state is kept in. An engine that stores tensors in a format
+stores the state between time steps in it; a library that computes in the format rounds every sum. Which of it an engine does,
+and in which order it adds, is seldom known: the vector is predicted for the usual cases, and where the candidate declares
+the format their size is enough (`explanation.explaining`).
 """
 
 from __future__ import annotations
@@ -13,21 +14,23 @@ from parityscope.arithmetic._graphs import Names, constant_tensor
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.hypotheses import Variant
-from parityscope.arithmetic.hypotheses._rounding import output_rounding, rounded
+from parityscope.arithmetic.hypotheses._rounding import TENSOR_CORES, output_rounding, rounded
 from parityscope.arithmetic.inserting import insert
 from parityscope.arithmetic.primitives import Rewriting
 from parityscope.arithmetic.recurrent import is_recurrent, refusal, take_apart
 from parityscope.arithmetic.simulation import PRECISIONS
-from parityscope.arithmetic.sites import Plan, is_float
+from parityscope.arithmetic.sites import PRODUCTS, Plan, is_float
+from parityscope.arithmetic.standard import opset_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     import onnx_ir as ir
 
+    from parityscope.arithmetic.formats import Format
     from parityscope.arithmetic.hypotheses import Rewrite
 
-__all__ = ["has_recurrence", "state_stored", "sums_rounded"]
+__all__ = ["has_recurrence", "state_stored", "steps_multiplied", "sums_rounded"]
 
 _TERMS = (1, 2, 4)  # that are added at once; more are hardly different from FP32 sums (docs/fidelity.md)
 
@@ -38,7 +41,7 @@ def has_recurrence(graph: ir.Graph, name: str) -> bool:
     Their weights are parameters, so that what they become needs nothing from outside.
     """
     found = [node for node in graph if is_recurrent(node)]
-    opset = graph.opset_imports.get("", graph.opset_imports.get("ai.onnx", 1))
+    opset = opset_of(graph)
     return (
         bool(found)
         and opset >= PRECISIONS[name]
@@ -46,6 +49,21 @@ def has_recurrence(graph: ir.Graph, name: str) -> bool:
             not refusal(node, opset) and all(value is None or constant_tensor(value) for value in node.inputs[1:4])
             for node in found
         )
+    )
+
+
+def steps_multiplied(name: str, *, output: bool = False) -> Variant:
+    """The variant whose products take their operands in the format called `name` in every step, the state among them.
+
+    The state itself stays in FP32; `output` stores what the region gives in the format.
+    """
+    title = FORMATS[name].title
+    return Variant(
+        words=f"what is multiplied in each step{' and the output are' if output else ' is'} rounded to {title}",
+        rewrite=_operands_inside(FORMATS[name]),
+        operands=rounded(name),
+        output=output_rounding(name) if output else None,
+        accumulator=TENSOR_CORES,
     )
 
 
@@ -73,6 +91,22 @@ def sums_rounded(name: str) -> Iterator[Variant]:
             stored=rounded(name),
             output=output_rounding(name),
         )
+
+
+def _operands_inside(number_format: Format) -> Rewrite:
+    def rewrite(model: ir.Model, _node: ir.Node, _parameter: float) -> None:
+        infer_types(model)
+        names = Names(model)
+        multiplied = [
+            (node, index)
+            for taken in take_apart(model, names)
+            for node in taken.scan.attributes["body"].as_graph()
+            for index in PRODUCTS.get(node.op_type) or ()
+        ]
+        plan = Plan(storage={}, operands=dict.fromkeys(multiplied, number_format), exact=frozenset())
+        insert(plan, frozenset(), Rewriting(model=model, names=names, overflow="infinity"))
+
+    return rewrite
 
 
 def _rounding_inside(name: str, kinds: Collection[str], terms: int = 0) -> Rewrite:

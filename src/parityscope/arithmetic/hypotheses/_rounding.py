@@ -58,11 +58,11 @@ def rounded(
     return transform
 
 
-def output_rounding(name: str, *, subnormals: bool = True, overflow: Overflow = "infinity") -> Rounding:
+def output_rounding(name: str, *, subnormals: bool = True) -> Rounding:
     """Rounds a region's output to the format called `name`, to nearest even."""
     number_format = FORMATS[name]
     return Rounding(
         name=name,
         unit=number_format.unit_roundoff,
-        apply=lambda array: round_to(array, number_format, subnormals=subnormals, overflow=overflow),
+        apply=lambda array: round_to(array, number_format, subnormals=subnormals),
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic._attributes import integer
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.hypotheses import Variant
 from parityscope.arithmetic.hypotheses._rounding import FLOATS, has_product, output_rounding, rounded
@@ -50,7 +51,11 @@ def operands_scaled(name: str) -> Variants:
 
 
 def magnitude(array: np.ndarray, operand: Operand, *, by_channel: bool) -> np.ndarray:
-    """The largest finite magnitude, per tensor or per output channel of a parameter; 1 where all are zero."""
+    """The largest finite magnitude, per tensor or per output channel of a parameter; 1 where all are zero.
+
+    `array` is of any float dtype, which the result has. It is a scalar, or has the rank of `array` with every axis but the
+    channels' of length 1.
+    """
     sizes = np.where(np.isfinite(array), np.abs(array), 0).astype(array.dtype)
     axis = _weight_axis(operand) if by_channel and operand.constant and operand.index == 1 else None
     if axis is None or array.ndim < 2:
@@ -82,8 +87,7 @@ def _weight_axis(operand: Operand) -> int | None:
     """The axis of a constant operand that output channels lie on; None where there is none."""
     rank_two = {"Gemm", "FusedGemm"}
     if operand.node.op_type in rank_two:
-        transposed = operand.node.attributes.get("transB")
-        return 0 if transposed is not None and transposed.as_int() else 1
+        return 0 if integer(operand.node, "transB", 0) else 1
     return {"Conv": 0, "FusedConv": 0, "NhwcFusedConv": 0, "ConvTranspose": 1, "MatMul": -1, "FusedMatMul": -1}.get(
         operand.node.op_type
     )

@@ -12,7 +12,7 @@ from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.hypotheses import Variant
 from parityscope.arithmetic.hypotheses._attributes import attributes_change, attributes_rounded
 from parityscope.arithmetic.hypotheses._folding import fold, foldable
-from parityscope.arithmetic.hypotheses._recurrent import has_recurrence, state_stored
+from parityscope.arithmetic.hypotheses._recurrent import has_recurrence, state_stored, steps_multiplied
 from parityscope.arithmetic.hypotheses._rounding import FOLDED, TENSOR_CORES, output_rounding, rounded
 from parityscope.arithmetic.sites import PRODUCTS
 
@@ -50,6 +50,8 @@ def inputs_rounded(name: str) -> Variants:
         yield Variant(words=f"all parameters are stored in {title}", stored=_of_parameters(rounded(name)))
         if foldable(context.model.graph):
             yield replace(multiplied, words=f"{multiplied.words}, {FOLDED}", rewrite=fold)
+        if has_recurrence(context.model.graph, name):
+            yield steps_multiplied(name)
 
     return variants
 
@@ -66,6 +68,7 @@ def inputs_and_output_stored(name: str) -> Variants:
             yield replace(variant, accumulator=TENSOR_CORES)
         if has_recurrence(graph, name):
             yield from state_stored(name)
+            yield steps_multiplied(name, output=True)
         if attributes_change(name, graph):
             title, output = FORMATS[name].title, output_rounding(name)
             for words, between in (

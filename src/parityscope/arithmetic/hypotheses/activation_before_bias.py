@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic._attributes import number
 from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
 from parityscope.arithmetic.hypotheses._edits import array_of, behind, constant, insert, read
 
@@ -57,7 +58,7 @@ def _swap(model: ir.Model, node: ir.Node, _: float) -> None:
         return
     read(model, before, index, np.zeros_like(bias))
     if before.op_type == "Gemm":
-        bias = bias * np.float32(before.attributes["beta"].as_float() if "beta" in before.attributes else 1.0)
+        bias = bias * np.float32(number(before, "beta", 1.0))
     value = constant(model, bias, f"{node.outputs[0].name}::bias")
     if before.op_type in {"Conv", "ConvTranspose"}:
         weight = array_of(before, 1)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic._attributes import number
 from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
-from parityscope.arithmetic.hypotheses._edits import array_of, put, read, real
+from parityscope.arithmetic.hypotheses._edits import array_of, put, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +45,7 @@ def _variants(node: ir.Node, _context: Context) -> Iterator[Variant]:
     if node.op_type == "PRelu":
         yield Variant(words="the slopes are multiplied by {parameter}", rewrite=_slopes, span=_SPAN, neutral=1.0)
         return
-    current = real(node, "alpha", _DEFAULTS[node.op_type])
+    current = number(node, "alpha", _DEFAULTS[node.op_type])
     yield Variant(words=f"the slope is {{parameter}} and not {current:g}", rewrite=_slope, span=_SPAN, neutral=current)
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from parityscope.arithmetic._attributes import integer
 from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
-from parityscope.arithmetic.hypotheses._edits import integer, put
+from parityscope.arithmetic.hypotheses._edits import put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

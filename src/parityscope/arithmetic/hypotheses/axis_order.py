@@ -15,17 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic._attributes import integer, integers
 from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
-from parityscope.arithmetic.hypotheses._edits import (
-    behind,
-    constant,
-    gives_output,
-    insert,
-    integer,
-    integers,
-    setting,
-    substitute,
-)
+from parityscope.arithmetic.hypotheses._edits import behind, constant, gives_output, insert, setting, substitute
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -77,7 +69,7 @@ def _is_float(node: ir.Node, context: Context) -> bool:
 
 def _transposed(node: ir.Node, shape: tuple[int, ...]) -> Iterator[Variant]:
     rank = len(shape)
-    current = tuple(integers(node, "perm", range(rank)[::-1]))
+    current = integers(node, "perm", tuple(range(rank))[::-1])
     result = tuple(shape[axis] for axis in current)
     for perm in permutations(range(rank)):
         if perm != current and tuple(shape[axis] for axis in perm) == result:

@@ -1,6 +1,7 @@
 """Bias dropped: a parameter that is added was left out.
 
-Asked of products and normalizations with a bias, and of an Add or Sub of a parameter.
+Asked of products, normalizations and recurrent operators with a bias, and of an Add or Sub of a parameter. Of recurrent ones,
+whose biases of the input and of the state lie one behind the other in one parameter, also each half alone.
 
 Source: a class of weight-loading and fusion faults in public reports (docs/explanations.md).
 """
@@ -13,11 +14,14 @@ import numpy as np
 
 from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
 from parityscope.arithmetic.hypotheses._edits import array_of, read
+from parityscope.arithmetic.recurrent import is_recurrent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import onnx_ir as ir
+
+    from parityscope.arithmetic.hypotheses import Rewrite
 
 __all__ = ["HYPOTHESIS"]
 
@@ -29,6 +33,9 @@ _BIASED = {
     "BatchNormalization": 2,
     "InstanceNormalization": 2,
     "GroupNormalization": 2,
+    "GRU": 3,
+    "LSTM": 3,
+    "RNN": 3,
 }
 
 
@@ -54,8 +61,22 @@ def _drop(model: ir.Model, node: ir.Node, _: float) -> None:
         read(model, node, index, np.zeros_like(array))
 
 
-def _variants(_node: ir.Node, _context: Context) -> Iterator[Variant]:
+def _drop_half(second: int) -> Rewrite:
+    def rewrite(model: ir.Model, node: ir.Node, _: float) -> None:
+        array = array_of(node, _BIASED[node.op_type])
+        if array is not None:
+            halves = np.split(array, 2, -1)
+            halves[second] = np.zeros_like(halves[second])
+            read(model, node, _BIASED[node.op_type], np.concatenate(halves, -1))
+
+    return rewrite
+
+
+def _variants(node: ir.Node, _context: Context) -> Iterator[Variant]:
     yield Variant(words="the bias is left out", rewrite=_drop)
+    if is_recurrent(node):
+        yield Variant(words="the bias of the input is left out", rewrite=_drop_half(0))
+        yield Variant(words="the bias of the state is left out", rewrite=_drop_half(1))
 
 
 HYPOTHESIS = Hypothesis(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic._attributes import integer
 from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
 from parityscope.arithmetic.hypotheses._edits import array_of, behind, constant, gives_output, read
 
@@ -25,7 +26,17 @@ if TYPE_CHECKING:
 
 __all__ = ["HYPOTHESIS"]
 
-_WEIGHT_AXIS = {"BatchNormalization": 0, "Conv": 0, "InstanceNormalization": 0, "LayerNormalization": 0, "MatMul": 1}
+# Of input 1, where output channels lie; of a transposed convolution with groups no axis has all of them.
+_WEIGHT_AXIS = {
+    "BatchNormalization": 0,
+    "Conv": 0,
+    "ConvTranspose": 1,
+    "GroupNormalization": 0,
+    "InstanceNormalization": 0,
+    "LayerNormalization": 0,
+    "MatMul": 1,
+    "RMSNormalization": 0,
+}
 _REACH = 2.0  # how far beyond the first estimate the factor is sought
 
 
@@ -36,8 +47,7 @@ def _applies(node: ir.Node, graph: ir.Graph) -> bool:
 def _weight(node: ir.Node) -> tuple[np.ndarray, int] | None:
     array = array_of(node, 1)
     if node.op_type == "Gemm" and array is not None:
-        transposed = node.attributes.get("transB")
-        return array, 0 if transposed is not None and transposed.as_int() else 1
+        return array, 0 if integer(node, "transB", 0) else 1
     if node.op_type not in _WEIGHT_AXIS or array is None or array.ndim <= _WEIGHT_AXIS[node.op_type]:
         return None
     return array, _WEIGHT_AXIS[node.op_type]

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic._attributes import number
 from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
-from parityscope.arithmetic.hypotheses._edits import array_of, constant, insert, real, substitute
+from parityscope.arithmetic.hypotheses._edits import array_of, constant, insert, substitute
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,8 +37,8 @@ def _bounds(node: ir.Node) -> tuple[float, float]:
     low, high = array_of(node, 1), array_of(node, 2)
     # The standard wants scalars; runtimes take one element of any rank, and files have it.
     return (
-        real(node, "min", -np.inf) if low is None or low.size != 1 else float(low.reshape(())),
-        real(node, "max", np.inf) if high is None or high.size != 1 else float(high.reshape(())),
+        number(node, "min", -np.inf) if low is None or low.size != 1 else float(low.reshape(())),
+        number(node, "max", np.inf) if high is None or high.size != 1 else float(high.reshape(())),
     )
 
 

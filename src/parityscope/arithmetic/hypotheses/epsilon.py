@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic._attributes import number
 from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
-from parityscope.arithmetic.hypotheses._edits import array_of, put, read, real
+from parityscope.arithmetic.hypotheses._edits import array_of, put, read
+from parityscope.arithmetic.standard import DEFAULT_EPSILON
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +39,6 @@ _NORMALIZATIONS = frozenset(
 )
 _COMMON = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-12, 0.0)
 _LARGEST = 1e-2  # an added constant above this is no epsilon
-_DEFAULT = 1e-5
 _SPAN = (0.0, 1.0)
 _SAME = 1e-3  # relative: the attribute is a float32
 
@@ -71,7 +72,7 @@ def _changed(epsilon: float) -> Variant:
 def _variants(node: ir.Node, _context: Context) -> Iterator[Variant]:
     index = _added(node)
     array = None if index is None else array_of(node, index)
-    current = real(node, "epsilon", _DEFAULT) if array is None else float(array.reshape(-1)[0])
+    current = number(node, "epsilon", DEFAULT_EPSILON) if array is None else float(array.reshape(-1)[0])
     for epsilon in _COMMON:
         if abs(epsilon - current) > _SAME * current:
             yield _changed(epsilon)

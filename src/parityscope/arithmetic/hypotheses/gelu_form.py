@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic._attributes import text
 from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
-from parityscope.arithmetic.hypotheses._edits import constant, insert, put, substitute, text
+from parityscope.arithmetic.hypotheses._edits import constant, insert, put, substitute
+from parityscope.arithmetic.standard import GELU_CUBIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["HYPOTHESIS"]
 
-_CUBIC = 0.044715
 _OUTER = float(np.sqrt(2.0 / np.pi))
 _QUICK = 1.702
 
@@ -42,7 +43,7 @@ def _scaled(model: ir.Model, node: ir.Node, value: ir.Value, factor: float, op_t
 def _inner(model: ir.Model, node: ir.Node, x: ir.Value) -> ir.Value:
     """sqrt(2/pi) (x + 0.044715 x^3)."""
     cube = insert(node, "Mul", [insert(node, "Mul", [x, x]), x])
-    return _scaled(model, node, insert(node, "Add", [x, _scaled(model, node, cube, _CUBIC)]), _OUTER)
+    return _scaled(model, node, insert(node, "Add", [x, _scaled(model, node, cube, GELU_CUBIC)]), _OUTER)
 
 
 def _quick(model: ir.Model, node: ir.Node, x: ir.Value) -> ir.Value:
@@ -57,7 +58,7 @@ def _argument(model: ir.Model, node: ir.Node) -> ir.Value | None:
         return None
     if node.op_type == "Erf":
         return _scaled(model, node, source, float(np.sqrt(2.0)))
-    root = float(np.sqrt(3.0 * _CUBIC))
+    root = float(np.sqrt(3.0 * GELU_CUBIC))
     angle = insert(node, "Asinh", [_scaled(model, node, source, 1.5 * root / _OUTER)])
     third = _scaled(model, node, angle, 1.0 / 3.0)
     return _scaled(model, node, insert(node, "Sinh", [third]), 2.0 / root)

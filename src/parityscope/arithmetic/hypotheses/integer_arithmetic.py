@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic._attributes import integer
 from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
-from parityscope.arithmetic.hypotheses._edits import array_of, behind, constant, insert, integer, put, substitute
+from parityscope.arithmetic.hypotheses._edits import array_of, behind, constant, insert, put, substitute
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,11 +1,11 @@
 """Padding of another value or on another side.
 
-Asked of Conv, pooling and Pad: begin and end exchanged, all padding at one side, SAME_UPPER for SAME_LOWER, TensorFlow's
-SAME for equal padding, the border repeated or mirrored where a constant belongs (and the reverse), zeros where a MaxPool
-ignores the outside, and another constant, which is fitted.
+Asked of Conv, ConvTranspose (whose padding is what is cut off its result), pooling and Pad: begin and end exchanged, all
+padding at one side, SAME_UPPER for SAME_LOWER, TensorFlow's SAME for equal padding, the border repeated or mirrored where
+a constant belongs (and the reverse), zeros where a MaxPool ignores the outside, and another constant, which is fitted.
 
-Sources: ONNX operators Conv, MaxPool, AveragePool and Pad; frameworks put odd padding at different sides (TensorFlow
-SAME: at the end; Caffe: both sides).
+Sources: ONNX operators Conv, ConvTranspose, MaxPool, AveragePool and Pad; frameworks put odd padding at different sides
+(TensorFlow SAME: at the end; Caffe: both sides).
 """
 
 from __future__ import annotations
@@ -14,18 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic._attributes import integers, text
 from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
-from parityscope.arithmetic.hypotheses._edits import (
-    array_of,
-    constant,
-    insert,
-    integers,
-    put,
-    read,
-    reading,
-    setting,
-    text,
-)
+from parityscope.arithmetic.hypotheses._edits import array_of, constant, insert, put, read, reading, setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HYPOTHESIS"]
 
-_WINDOWED = frozenset({"AveragePool", "Conv", "MaxPool"})
+_WINDOWED = frozenset({"AveragePool", "Conv", "ConvTranspose", "MaxPool"})
 _MODES = ("edge", "reflect")
 
 
@@ -44,7 +35,7 @@ def _applies(node: ir.Node, _graph: ir.Graph) -> bool:
     if node.op_type == "Pad":
         return True
     automatic = text(node, "auto_pad", "NOTSET")
-    return node.op_type in _WINDOWED and (automatic.startswith("SAME") or any(integers(node, "pads", [])))
+    return node.op_type in _WINDOWED and (automatic.startswith("SAME") or any(integers(node, "pads", ())))
 
 
 def _sides(pads: list[int], strides: list[int] | None = None) -> dict[str, list[int]]:
@@ -78,8 +69,8 @@ def _windowed(node: ir.Node, context: Context) -> Iterator[Variant]:
         other = "SAME_LOWER" if automatic == "SAME_UPPER" else "SAME_UPPER"
         yield Variant(words=f"padded as {other} and not {automatic}", rewrite=setting("auto_pad", other))
         return
-    pads = integers(node, "pads", [])
-    for words, way in _sides(pads, integers(node, "strides", [1] * (len(pads) // 2))).items():
+    pads = list(integers(node, "pads", ()))
+    for words, way in _sides(pads, list(integers(node, "strides", (1,) * (len(pads) // 2)))).items():
         yield Variant(words=words, rewrite=setting("pads", way))
     if node.op_type == "AveragePool":
         return

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic._attributes import input_at
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
-from parityscope.arithmetic.hypotheses._edits import array_of, constant, input_of, insert, substitute
+from parityscope.arithmetic.hypotheses._edits import array_of, constant, insert, substitute
 from parityscope.arithmetic.hypotheses._rounding import output_rounding, rounded
 from parityscope.arithmetic.rounding import round_to
 
@@ -46,7 +47,7 @@ def _multiplied(name: str) -> Rewrite:
 
     def rewrite(model: ir.Model, _node: ir.Node, _parameter: float) -> None:
         for node in [each for each in model.graph if _divides(each)]:
-            divisor = input_of(node, 1)
+            divisor = input_at(node, 1)
             array = array_of(node, 1)
             if array is None:
                 factor = insert(node, "Reciprocal", [divisor])

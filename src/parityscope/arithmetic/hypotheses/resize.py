@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from parityscope.arithmetic._attributes import number, text
 from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
-from parityscope.arithmetic.hypotheses._edits import put, real, text
+from parityscope.arithmetic.hypotheses._edits import put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -55,7 +56,7 @@ def _variants(node: ir.Node, context: Context) -> Iterator[Variant]:
             yield _changed(f"interpolated by {other} and not by {mode}", {"mode": other})
     if mode == "cubic":
         for coefficient in _COEFFICIENTS:
-            if coefficient != real(node, "cubic_coeff_a", -0.75):
+            if coefficient != number(node, "cubic_coeff_a", -0.75):
                 yield _changed(f"the cubic's coefficient is {coefficient:g}", {"cubic_coeff_a": coefficient})
 
 

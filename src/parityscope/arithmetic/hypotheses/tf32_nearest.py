@@ -1,7 +1,8 @@
 """TF32 inputs, rounded to nearest: products take FP32 operands rounded to 10 fraction bits.
 
 What cuBLAS does (measured on an NVIDIA H200: equal to this simulation to 1.8e-6 while the error is 2.9e-4). FP16 operands
-have the same significand: where nothing leaves FP16's range the two cannot be told apart by rounding.
+have the same significand: where nothing leaves FP16's range the two cannot be told apart by rounding. Recurrent operators
+multiply the state of every step; it is rounded there too.
 
 Source: NVIDIA A100 Tensor Core GPU Architecture, whitepaper 1.0, 2020.
 """
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
 from parityscope.arithmetic.hypotheses._folding import fold, foldable
+from parityscope.arithmetic.hypotheses._recurrent import has_recurrence, steps_multiplied
 from parityscope.arithmetic.hypotheses._rounding import FOLDED, TENSOR_CORES, has_product, rounded
 
 if TYPE_CHECKING:
@@ -22,7 +24,15 @@ if TYPE_CHECKING:
 __all__ = ["HYPOTHESIS"]
 
 
-def _variants(_node: ir.Node, context: Context) -> Iterator[Variant]:
+def _applies(node: ir.Node, graph: ir.Graph) -> bool:
+    return has_product(node, graph) or has_recurrence(graph, "tf32")
+
+
+def _variants(node: ir.Node, context: Context) -> Iterator[Variant]:
+    if has_recurrence(context.model.graph, "tf32"):
+        yield steps_multiplied("tf32")
+    if not has_product(node, context.model.graph):
+        return
     yield Variant(
         words="what is multiplied is rounded to TF32, to nearest", operands=rounded("tf32"), accumulator=TENSOR_CORES
     )
@@ -39,6 +49,6 @@ HYPOTHESIS = Hypothesis(
     name="tf32_nearest",
     title="TF32 inputs, rounded to nearest",
     family="arithmetic",
-    applies=has_product,
+    applies=_applies,
     variants=_variants,
 )

@@ -13,7 +13,7 @@ computes in, which is all that TensorRT 11 takes, and what TensorRT 10 takes as 
   that have no such format at the model's opset: they stay in FP32, with a note.
 * Products may take their operands in FP8 E4M3 besides (`eighths`), whatever their own format; then `low` may be "f32".
 * Control flow has one format for what it takes, carries and gives, and a node inside has that unless its own name says
-  otherwise.
+  otherwise; with `inside` the nodes of If, Loop and Scan are low unless their own names say so.
 
 What the model already has in float16 or bfloat16 stays as it is. `simulation.detype` of what is written computes what
 the switchable graph predicts for the same assignment, bit for bit.
@@ -72,6 +72,7 @@ def typed_model(
     reasons: Mapping[str, str] | None = None,
     exact_parameters: Collection[str] = (),
     products: Mapping[str, Scalings] = MappingProxyType({}),
+    inside: bool = False,
 ) -> Typed:
     """`model` with its nodes in `low` but for those in `keep`; `model` itself is only put in topological order.
 
@@ -83,6 +84,7 @@ def typed_model(
         reasons: Why a node is kept, by its name, for the model's metadata.
         exact_parameters: Names of constants that stay as they are where the operator allows parameters of another
             type than its data, as BatchNormalization does from opset 15 on.
+        inside: Whether nodes in the bodies of If, Loop and Scan decide for themselves, by names that are unique in the model.
         products: The products of the main graph whose operands are in FP8, by the name of the node, with their scales.
 
     Raises:
@@ -93,7 +95,7 @@ def typed_model(
     copy, notes = typable(model, {low, *keep.values(), *(["f8e4m3"] if products else [])})
     before = _casts(copy)
     outputs = [str(value.name) for value in copy.graph.outputs]
-    known = assigning(copy, low, keep)
+    known = assigning(copy, low, keep, inside=inside)
     casting = Casting(names=Names(copy))
     writing = Writing(assigning=known, casting=casting, opsets=copy.opset_imports, exact=frozenset(exact_parameters))
     if not keep_io:

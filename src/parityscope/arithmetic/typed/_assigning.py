@@ -2,7 +2,7 @@
 
 Names are those of `case.graph.node_name`; where several nodes that decide have one name, the later ones are called
 `<name>#<index>`, as a switchable graph calls them. Inside control flow a node has the format of the node around it,
-unless its own name is in the assignment.
+unless its own name is in the assignment; or, where control flow is `divided`, the low one.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic._graphs import bodies
+from parityscope.arithmetic._graphs import bodies, divided
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.movement import already_rounded
 from parityscope.arithmetic.sites import EXACT_INPUTS, uniform
+from parityscope.arithmetic.standard import SHAPE_READERS
 from parityscope.arithmetic.typed._constants import HALF, held_tensor
 from parityscope.case.graph import node_name
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 __all__ = ["Assigning", "assigning"]
-
-_SHAPES = frozenset({"Shape", "Size"})  # what they give does not depend on the numbers they read
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,6 +40,7 @@ class Assigning:
     exact: frozenset[tuple[ir.Node, int]]
     settled: frozenset[ir.Value]
     steering: frozenset[ir.Value]
+    divided: frozenset[ir.Node] = frozenset()
     stored: dict[ir.Value, str] = field(default_factory=dict)
     decided: dict[str, ir.Node] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
@@ -60,7 +60,7 @@ class Assigning:
 
     def is_outside(self, node: ir.Node) -> bool:
         """Whether no format concerns the node: it has no floats, reads a shape alone, or does shape arithmetic."""
-        if node.op_type in _SHAPES | {"Constant"} or not (self._floats(node) or self.gives(node)):
+        if node.op_type in SHAPE_READERS | {"Constant"} or not (self._floats(node) or self.gives(node)):
             return True
         own = EXACT_INPUTS.get(node.op_type, ())
         held = [(node, index) in self.exact for index in range(len(node.inputs))]
@@ -98,8 +98,11 @@ class Assigning:
         return [index for index, value in enumerate(node.inputs) if value is not None and value in self.origin]
 
 
-def assigning(model: ir.Model, low: str, keep: Mapping[str, str]) -> Assigning:
-    """What is known of a model, whose types are inferred, before the first node is visited."""
+def assigning(model: ir.Model, low: str, keep: Mapping[str, str], *, inside: bool = False) -> Assigning:
+    """What is known of a model, whose types are inferred, before the first node is visited.
+
+    `inside`: nodes in the bodies of If, Loop and Scan have formats of their own.
+    """
     typed = {
         value: FORMATS[name]
         for graph in model.graphs()
@@ -116,6 +119,7 @@ def assigning(model: ir.Model, low: str, keep: Mapping[str, str]) -> Assigning:
         exact=plan.exact,
         settled=already_rounded(model, plan),
         steering=_steering(plan.exact, origin),
+        divided=frozenset(divided(model.graph)) if inside else frozenset(),
     )
 
 
@@ -129,6 +133,6 @@ def _values(graph: ir.Graph) -> list[ir.Value]:
 
 def _steering(exact: frozenset[tuple[ir.Node, int]], origin: Mapping[ir.Value, ir.DataType]) -> frozenset[ir.Value]:
     """Computed floats that steer an operator."""
-    uses = ((node, index) for node, index in exact if node.op_type not in _SHAPES and index < len(node.inputs))
+    uses = ((node, index) for node, index in exact if node.op_type not in SHAPE_READERS and index < len(node.inputs))
     found = (node.inputs[index] for node, index in uses)
     return frozenset(value for value in found if value is not None and value in origin and held_tensor(value) is None)

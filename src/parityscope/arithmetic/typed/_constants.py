@@ -7,7 +7,9 @@ converted when the model is written, so that no model has to fit into memory.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
@@ -55,6 +57,20 @@ def held_tensor(value: ir.Value) -> ir.TensorProtocol | None:
 
 def low_tensor(tensor: ir.TensorProtocol, format_name: str, name: str) -> tuple[ir.TensorProtocol, Loss]:
     """The tensor (float32 or float64) in a format, and what is lost by that."""
+
+    def convert() -> ir.TensorProtocol:
+        return _converted(tensor, format_name, name)
+
+    if not isinstance(tensor, ir.ExternalTensor):
+        return convert(), _loss(tensor, format_name, name)
+    written = Path(tensor.path).stat().st_mtime_ns
+    place = str(tensor.path), written, tensor.offset, tensor.length, tensor.dtype, tuple(tensor.shape.numpy())
+    shape = ir.Shape(tensor.shape.numpy())
+    loss = replace(_loss_in_file(place, format_name), constant=name)
+    return ir.LazyTensor(convert, dtype=HALF[format_name], shape=shape, name=name), loss
+
+
+def _loss(tensor: ir.TensorProtocol, format_name: str, name: str) -> Loss:
     flat = _flat(tensor)
     held = FORMATS[format_name]
     beyond = held.largest + 2.0 ** (held.emax - held.precision)  # half a step further, from where on it is infinity
@@ -65,7 +81,7 @@ def low_tensor(tensor: ir.TensorProtocol, format_name: str, name: str) -> tuple[
         overflowing += lost.size
         largest = max(largest, float(lost.max(initial=0.0)))
         vanishing += int(np.count_nonzero((size <= held.smallest_subnormal / 2) & (size > 0)))
-    loss = Loss(
+    return Loss(
         constant=name,
         format_name=format_name,
         elements=flat.size,
@@ -74,13 +90,16 @@ def low_tensor(tensor: ir.TensorProtocol, format_name: str, name: str) -> tuple[
         vanishing=vanishing,
     )
 
-    def convert() -> ir.TensorProtocol:
-        return _converted(tensor, format_name, name)
 
-    if not isinstance(tensor, ir.ExternalTensor):
-        return convert(), loss
-    shape = ir.Shape(tensor.shape.numpy())
-    return ir.LazyTensor(convert, dtype=HALF[format_name], shape=shape, name=name), loss
+@functools.lru_cache(maxsize=1 << 12)
+def _loss_in_file(
+    place: tuple[str, int, int | None, int | None, ir.DataType, tuple[int, ...]], format_name: str
+) -> Loss:
+    """What is lost of weights in a file (path, time, offset, length, type, shape): a model is typed more than once."""
+    path, _, offset, length, dtype, shape = place
+    folder, name = Path(path).parent, Path(path).name
+    tensor = ir.ExternalTensor(name, offset, length, dtype, shape=ir.Shape(shape), name=name, base_dir=folder)
+    return _loss(tensor, format_name, name)
 
 
 def _flat(tensor: ir.TensorProtocol) -> np.ndarray:

@@ -14,7 +14,8 @@ from onnx_ir.passes import common
 
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.opsets import prepared
-from parityscope.arithmetic.typed._schemas import QUANTIZERS, schema_of
+from parityscope.arithmetic.standard import opset_of, schema_of
+from parityscope.arithmetic.typed._schemas import QUANTIZERS
 from parityscope.arithmetic.typed.eighths import OPSET
 from parityscope.errors import ParityError
 from parityscope.records import Skip
@@ -37,7 +38,7 @@ def typable(model: ir.Model, formats: Collection[str]) -> tuple[ir.Model, list[S
         ParityError: the opset is too old for a format and cannot be converted up.
     """
     model.graph.sort()
-    opset = _opset(model)
+    opset = opset_of(model)
     wanted = _needed(model, opset) if "bf16" in formats else opset
     wanted = max(wanted, OPSET) if "f8e4m3" in formats else wanted
     notes = []
@@ -58,10 +59,6 @@ def typable(model: ir.Model, formats: Collection[str]) -> tuple[ir.Model, list[S
     copy.graph.sort()
     infer_types(copy)
     return copy, notes
-
-
-def _opset(model: ir.Model) -> int:
-    return model.opset_imports.get("", model.opset_imports.get("ai.onnx", 1))
 
 
 def _needed(model: ir.Model, opset: int) -> int:

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 import onnx
 
 from parityscope.arithmetic.element_types import LIKE_FIRST_INPUT
+from parityscope.arithmetic.standard import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     import onnx_ir as ir
 
-__all__ = ["DTYPE_ATTRIBUTES", "QUANTIZERS", "carries", "kinds", "schema_of", "takes"]
+__all__ = ["DTYPE_ATTRIBUTES", "QUANTIZERS", "carries", "kinds", "takes"]
 
 # Attributes that say the element type of what an operator makes out of nothing, or whatever it is given.
 DTYPE_ATTRIBUTES: Mapping[str, str] = {
@@ -41,17 +42,11 @@ _SPELT = {"f16": "tensor(float16)", "bf16": "tensor(bfloat16)"}
 # Of ONNX Runtime's operators with one type, those that have inputs of float32 beside it.
 _MIXED = frozenset({"GroupNorm", "SkipGroupNorm"})
 
+# Whose schema allows other formats, and whose definition in terms of other operators adds a float32 constant all the same:
+# ONNX's checker and ONNX Runtime refuse it.
+_FLOAT32_BY_DEFINITION = frozenset({"MeanVarianceNormalization"})
+
 Formal = onnx.defs.OpSchema.FormalParameter
-
-
-def schema_of(node: ir.Node, opsets: Mapping[str, int]) -> onnx.defs.OpSchema | None:
-    """The schema of a node's operator at the model's opset; None for operators that ONNX does not define."""
-    domain = "" if node.domain == "ai.onnx" else node.domain
-    version = opsets.get(domain, opsets.get("ai.onnx", 1) if not domain else 1)
-    try:
-        return onnx.defs.get_schema(node.op_type, version, domain)
-    except onnx.defs.SchemaError:
-        return None
 
 
 def carries(node: ir.Node, format_name: str, opsets: Mapping[str, int]) -> bool:
@@ -82,6 +77,8 @@ def takes(
 
     `steers` are the inputs of floats that stay as they are.
     """
+    if node.op_type in _FLOAT32_BY_DEFINITION:
+        return None
     schema = schema_of(node, opsets)
     if schema is None:
         known = node.op_type in LIKE_FIRST_INPUT - _MIXED and format_name == "f16"

@@ -13,6 +13,7 @@ import onnx_ir as ir
 
 from parityscope.arithmetic._graphs import bodies
 from parityscope.arithmetic.formats import FORMATS
+from parityscope.arithmetic.opsets import BATCHED_SCAN
 from parityscope.arithmetic.typed._constants import HALF, low_tensor
 from parityscope.arithmetic.typed._schemas import DTYPE_ATTRIBUTES, QUANTIZERS, carries, kinds, takes
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from parityscope.arithmetic.typed._casting import Casting
 
 __all__ = ["Refusal", "Writing"]
-
-_BATCHED_SCAN = 8  # its first input is the lengths of sequences, and its data has a batch axis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,21 +52,24 @@ class Writing:
     kept: dict[ir.Node, str] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
 
-    def visit(self, graph: ir.Graph, around: str | None = None) -> None:
-        """Writes every node of a graph that lies inside control flow of the format `around`, or of the main one."""
+    def visit(self, graph: ir.Graph, around: str | None = None, *, own: bool = True) -> None:
+        """Writes every node of a graph that lies inside control flow of the format `around`, or of the main one.
+
+        `own` says whether its nodes decide for themselves.
+        """
         for index, node in enumerate([node for node in graph if node.op_type != "Constant"]):
             if bodies(node):
-                self._control(node, self._decided(node, index, around))
+                self._control(node, self._decided(node, index, around, own=own))
             elif self.assigning.is_outside(node):
                 self._restore(node, [*self.assigning.reads(node), *self.assigning.steers(node)])
             else:
-                self._compute(node, self._decided(node, index, around))
+                self._compute(node, self._decided(node, index, around, own=own))
 
     def dtype_of(self, value: ir.Value, format_name: str) -> ir.DataType:
         """The element type that a float of the model has in a format."""
         return HALF.get(format_name, self.assigning.origin[value])
 
-    def _decided(self, node: ir.Node, index: int, around: str | None) -> str:
+    def _decided(self, node: ir.Node, index: int, around: str | None, *, own: bool) -> str:
         """The format of a node: the assignment's, unless the operator has none such."""
         wanted, name = self.assigning.of(node, index, around)
         found = wanted
@@ -75,7 +77,7 @@ class Writing:
             known = name or node.name or str(node.outputs[0].name)
             self.refusals.append(Refusal(name=known, op_type=node.op_type, format_name=wanted, why=why))
             found = "f32"
-        if name and around is None:
+        if name and own:
             self.formats[name] = found
         if found != self.assigning.low and (name or found != wanted):
             self.kept[node] = found
@@ -87,7 +89,7 @@ class Writing:
         title = f"{FORMATS[format_name].dtype} {node.op_type}"
         unknown = f"{node.domain or 'ONNX'} defines no {title} at opset {self._opset(node)}"
         if bodies(node):
-            batched = node.op_type == "Scan" and self._opset(node) == _BATCHED_SCAN
+            batched = node.op_type == "Scan" and self._opset(node) == BATCHED_SCAN
             return "" if carries(node, format_name, self.opsets) and not batched else unknown
         if any(value in known.steering for value in node.outputs):
             return "what it gives steers another operator"
@@ -155,7 +157,8 @@ class Writing:
         for body in bodies(node):
             for value in body.inputs:
                 self._hold(value, format_name)
-            self.visit(body, format_name)
+            divides = node in known.divided
+            self.visit(body, known.low if divides else format_name, own=divides)
             for position, value in enumerate(body.outputs):
                 if value in known.origin:
                     body.outputs[position] = self.casting.as_type(value, self.dtype_of(value, format_name))

@@ -15,7 +15,7 @@ from parityscope.arithmetic._graphs import Names, all_values, feed, prepend
 from parityscope.arithmetic._quantizers import without_float8
 from parityscope.arithmetic.detyping import retype
 from parityscope.arithmetic.element_types import infer_types
-from parityscope.arithmetic.opsets import prepared
+from parityscope.arithmetic.opsets import OLDEST, prepared
 from parityscope.arithmetic.typed._casting import cast_node
 from parityscope.arithmetic.typed._constants import HALF
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from parityscope.records import Skip
 
 __all__ = ["low_formats", "reading", "unrounded"]
-
-_OLDEST = 7  # the oldest opset that ONNX Runtime runs
 
 
 def low_formats(model: ir.Model) -> list[str]:
@@ -45,7 +43,7 @@ def unrounded(model: ir.Model) -> tuple[ir.Model, list[Skip]]:
     Raises:
         ParityError: the opset is too old and cannot be converted up.
     """
-    copy = prepared(model, _OLDEST)
+    copy = prepared(model, OLDEST)
     infer_types(copy)
     names = Names(copy)
     without_float8(copy, names)

@@ -20,6 +20,7 @@ import onnx_ir as ir
 
 from parityscope.arithmetic._graphs import constant_tensor
 from parityscope.arithmetic.element_types import infer_types
+from parityscope.arithmetic.standard import opset_of
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def tensorrt_concerns(model: ir.Model) -> tuple[Skip, ...]:
     """What the tables have against a model, by operator; nothing means that they have nothing against it."""
     infer_types(model)
     nodes = list(model.graph.all_nodes())
-    opset = model.opset_imports.get("", model.opset_imports.get("ai.onnx", 1))
+    opset = opset_of(model)
     found = []
     if not _OPSETS[0] <= opset <= _OPSETS[1]:
         first, last = _OPSETS

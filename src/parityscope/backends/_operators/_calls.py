@@ -31,6 +31,7 @@ __all__ = [
     "integers",
     "numbers",
     "room",
+    "scratch",
     "through_half",
 ]
 
@@ -41,6 +42,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _INT = ir.IntType(64)
 _ROOM = 64  # integers; more than a tensor has dimensions
+_SCRATCH = 1 << 14  # integers: 64 KiB, of the stack
 _intrinsic = cast("Callable[[F], F]", intrinsic)
 compiled = cast("Callable[[F], F]", njit)
 
@@ -68,17 +70,20 @@ call1, call2, call3, call5 = (_calling(count, asking=False) for count in (1, 2, 
 ask1, ask2, ask4 = (_calling(count, asking=True) for count in (1, 2, 4))
 
 
-@_intrinsic
-def _room(typing: Any) -> Any:  # noqa: ARG001 - numba's interface
-    """The address of room for 64 integers, which lasts as long as the function that asks; one for each place in it."""
+def _rooms(size: int) -> Callable[[], int]:
+    """The address of room for `size` integers, which lasts as long as the function that asks; one for each place in it."""
 
-    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:  # noqa: ARG001 - numba's interface
-        return builder.ptrtoint(cgutils.alloca_once(builder, _INT, size=_ROOM), _INT)
+    @_intrinsic
+    def ask(typing: Any) -> Any:  # noqa: ARG001 - numba's interface
+        def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:  # noqa: ARG001 - as above
+            return builder.ptrtoint(cgutils.alloca_once(builder, _INT, size=size), _INT)
 
-    return types.int64(), generate
+        return types.int64(), generate
+
+    return cast("Callable[[], int]", ask)
 
 
-room = cast("Callable[[], int]", _room)
+room, scratch = _rooms(_ROOM), _rooms(_SCRATCH)
 
 
 @_intrinsic

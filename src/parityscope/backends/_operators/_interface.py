@@ -22,12 +22,12 @@ __all__ = ["DOMAIN", "Attributes", "Operator", "registering"]
 
 _VERSION = 19
 _POINTER, _SIZE = ctypes.c_void_p, ctypes.c_size_t
-_FLOAT, _REQUIRED, _DEFAULT_MEMORY = 1, 0, 0  # an element type, a kind of input, a kind of memory
+_FLOAT, _REQUIRED, _VARIADIC, _DEFAULT_MEMORY = 1, 0, 2, 0  # an element type, kinds of input, a kind of memory
 _ANY_VERSION = 2**31 - 1
 # What compiled kernels call, in the order in which they find the addresses: KernelContext_GetInput, KernelContext_GetOutput,
 # GetTensorMutableData, GetTensorTypeAndShape, GetDimensionsCount, GetDimensions, GetTensorShapeElementCount,
-# ReleaseTensorTypeAndShapeInfo, KernelContext_ParallelFor. Byte offsets in OrtApi.
-_FOR_KERNELS = (720, 728, 408, 520, 488, 496, 512, 792, 2192)
+# ReleaseTensorTypeAndShapeInfo, KernelContext_ParallelFor, CreateStatus. Byte offsets in OrtApi.
+_FOR_KERNELS = (720, 728, 408, 520, 488, 496, 512, 792, 2192, 0)
 _CREATE_DOMAIN, _ADD_OPERATOR, _ADD_DOMAIN, _READ_FLOAT, _READ_INT = 208, 216, 224, 680, 688
 _API = np.zeros(16, np.int64)
 
@@ -96,6 +96,7 @@ class Attributes:
 class Operator:
     """One operator on float32 tensors. Of `aliases` each is (input, output): the output is the input's memory.
 
+    `variadic`: its one input and its one output stand for any number of them.
     `compute` is the address of its kernel (see `_rounding.compute`). `state` says what the kernel of a node is given: int64,
     the first of which becomes the address of the runtime's functions; equal ones become one, which is kept.
     """
@@ -104,6 +105,7 @@ class Operator:
     inputs: int
     outputs: int = 1
     aliases: tuple[tuple[int, int], ...] = ()
+    variadic: bool = False
     compute: int
     state: Callable[[Attributes], np.ndarray]
 
@@ -171,8 +173,8 @@ def _described(operator: Operator) -> _CustomOp:
         "GetInputTypeCount": lambda _op: operator.inputs,
         "GetOutputType": lambda _op, _index: _FLOAT,
         "GetOutputTypeCount": lambda _op: operator.outputs,
-        "GetInputCharacteristic": lambda _op, _index: _REQUIRED,
-        "GetOutputCharacteristic": lambda _op, _index: _REQUIRED,
+        "GetInputCharacteristic": lambda _op, _index: _VARIADIC if operator.variadic else _REQUIRED,
+        "GetOutputCharacteristic": lambda _op, _index: _VARIADIC if operator.variadic else _REQUIRED,
         "GetInputMemoryType": lambda _op, _index: _DEFAULT_MEMORY,
         "GetVariadicInputMinArity": lambda _op: 1,
         "GetVariadicInputHomogeneity": lambda _op: 1,

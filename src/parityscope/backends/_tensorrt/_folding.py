@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends._onnxruntime import open_bytes
-from parityscope.backends._tensorrt._inlining import bodies, reads
+from parityscope.backends._tensorrt._inlining import reads
+from parityscope.case.declaring import bodies_of
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def constant_of(name: str, array: np.ndarray) -> Any:
 
 
 def _foldable(node: Any) -> bool:
-    return node.op_type not in _KEPT | _RANDOM and not any(True for _ in bodies(node)) and bool(node.input)
+    return node.op_type not in _KEPT | _RANDOM and not any(True for _ in bodies_of(node)) and bool(node.input)
 
 
 def _small(nodes: list[Any], held: dict[str, Any], results: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from parityscope.case.declaring import bodies_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["bodies", "inline", "reads", "walk"]
+__all__ = ["inline", "reads", "walk"]
 
 
 def inline(graph: Any, node: Any, word: str) -> list[str]:
@@ -50,7 +52,7 @@ def inline(graph: Any, node: Any, word: str) -> list[str]:
 def reads(node: Any) -> Iterator[str]:
     """What a node reads, its bodies included: also values that its bodies make themselves."""
     yield from (name for name in node.input if name)
-    for body in bodies(node):
+    for body in bodies_of(node):
         yield from (value.name for value in body.output)
         for inner in body.node:
             yield from reads(inner)
@@ -60,15 +62,8 @@ def walk(graph: Any) -> Iterator[Any]:
     """The nodes of a graph and of all bodies in it."""
     for node in graph.node:
         yield node
-        for body in bodies(node):
+        for body in bodies_of(node):
             yield from walk(body)
-
-
-def bodies(node: Any) -> Iterator[Any]:
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
 
 
 def _names(graph: Any, without: Any) -> set[str]:
@@ -77,7 +72,7 @@ def _names(graph: Any, without: Any) -> set[str]:
     for node in graph.node:
         found.update(node.output)
         if node.name != without.name:
-            for body in bodies(node):
+            for body in bodies_of(node):
                 for inner in walk(body):
                     found.update(inner.output)
                 found.update(each.name for each in body.initializer)
@@ -89,7 +84,7 @@ def _rename(node: Any, names: Mapping[str, str]) -> None:
         for place, name in enumerate(field):
             if name in names:
                 field[place] = names[name]
-    for body in bodies(node):
+    for body in bodies_of(node):
         for inner in body.node:
             _rename(inner, names)
         for value in body.output:

@@ -26,7 +26,7 @@ from parityscope.backends._tensorrt.naming import Renamed, named
 from parityscope.backends._tensorrt.options import Options
 from parityscope.backends._tensorrt.plugins import load_plugins
 from parityscope.backends._tensorrt.precisions import ask_for
-from parityscope.backends._tensorrt.profiles import sizes
+from parityscope.backends._tensorrt.profiles import check_names, sizes
 from parityscope.backends._tensorrt.settling import Settled, settle
 from parityscope.errors import ParityError
 from parityscope.logs import Log, read_log
@@ -75,6 +75,7 @@ def build(
     """
     started = time.perf_counter()
     renamed = named(path, sizes(options.shapes))
+    check_names(options.shapes, renamed.inputs)
     settled = None
     if options.settle:
         settled = settle(renamed.message, sizes(options.shapes), options.values, folder=path.parent)

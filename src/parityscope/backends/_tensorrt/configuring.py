@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from pathlib import Path
+import difflib
+import json
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends._tensorrt.options import WEAK_FLAGS
 from parityscope.backends._tensorrt.profiles import add_profile
 from parityscope.errors import ParityError
+from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,13 +74,8 @@ def keep_timing_cache(config: BuilderConfig, options: Options) -> None:
     """Writes what was measured during a build back to the file that the options name."""
     if options.timing_cache is None:
         return
-    held = bytes(memoryview(config.get_timing_cache().serialize()))
-    folder = options.timing_cache.parent
     # Another process that builds at the same time must not read half a file.
-    descriptor, name = tempfile.mkstemp(dir=folder, prefix=options.timing_cache.name)
-    with os.fdopen(descriptor, "wb") as written:
-        written.write(held)
-    Path(name).replace(options.timing_cache)
+    write_whole(options.timing_cache, bytes(memoryview(config.get_timing_cache().serialize())))
 
 
 def _set_timing_cache(config: BuilderConfig, options: Options) -> None:
@@ -89,13 +84,25 @@ def _set_timing_cache(config: BuilderConfig, options: Options) -> None:
         return
     if not path.parent.is_dir():
         raise ParityError(f"there is no folder {path.parent}", where=str(path), fix="make it, or name another file")
-    cache = config.create_timing_cache(path.read_bytes() if path.exists() else b"")
-    if cache is None or not config.set_timing_cache(cache, False):
+    held = path.read_bytes() if path.exists() else b""
+    cache = config.create_timing_cache(held)
+    # TensorRT gives an empty cache for what it cannot read, with no more than a warning; the file would then be written over.
+    lost = (
+        held
+        and cache is not None
+        and _size(cache) < len(held)
+        and _size(cache) <= _size(config.create_timing_cache(b""))
+    )
+    if cache is None or lost or not config.set_timing_cache(cache, False):
         raise ParityError(
             f"{path.name} is no timing cache of this GPU and version",
             where=str(path),
             fix="name a file that does not exist yet: it is written after the build",
         )
+
+
+def _size(cache: Any) -> int:
+    return len(bytes(memoryview(cache.serialize())))
 
 
 def _set_capabilities(config: Any, options: Options, package: Package) -> None:
@@ -123,4 +130,35 @@ def _set_route(config: Any, options: Options, package: Package) -> None:
             f"{package.title} {package.version} has no build routes: the first is TensorRT 11.1 on Linux",
             fix="leave build_route= out, or compare two versions of TensorRT",
         )
+    known = _knobs(str(config.all_build_routes))
+    for token in options.build_route.split():
+        name, equals, value = token.partition("=")
+        if not (token.startswith("-") and equals and value):
+            raise ParityError(f"build_route={token!r} is not -name=value", fix="write build_route=-conv_use_long_w=off")
+        if known and name.lstrip("-") not in known:
+            near = difflib.get_close_matches(name.lstrip("-"), known, n=3) or sorted(known)[:3]
+            raise ParityError(
+                f"{package.title} {package.version} has no knob {name}",
+                fix=f"trtexec --helpBuildRoute lists them; for example {', '.join(f'-{each}' for each in near)}",
+            )
     config.build_route = options.build_route
+    if not str(config.build_route).strip():
+        raise ParityError(
+            f"{package.title} {package.version} refuses build_route={options.build_route!r}",
+            fix="trtexec --helpBuildRoute=NAME tells a knob's values",
+        )
+
+
+def _knobs(description: str) -> frozenset[str]:
+    """The knobs that `all_build_routes` names, without dashes; none where it is of another form.
+
+    Source: BuildRouteKnobDatabase in trtexec of TensorRT 11.1 and torch_tensorrt.dynamo.tuning.routes: an object whose
+    "tuner_options" are objects with "option" ("-conv_use_long_w"), "allowed_values" and "default_value".
+    """
+    try:
+        held = json.loads(description)
+    except ValueError:
+        return frozenset()
+    options = held.get("tuner_options") if isinstance(held, dict) else None
+    named = (each.get("option") for each in options if isinstance(each, dict)) if isinstance(options, list) else ()
+    return frozenset(name.lstrip("-") for name in named if isinstance(name, str) and name)

@@ -17,6 +17,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from parityscope.arithmetic.standard import SHAPE_READERS
 from parityscope.backends._tensorrt.naming import described
 from parityscope.logs import layer_of
 
@@ -31,7 +32,6 @@ __all__ = ["Fate", "NodeFate", "Wordless", "node_fates", "wordless_layers"]
 
 Fate = Literal["kernel", "absorbed", "folded", "removed", "refused"]
 # What they give depends on the shape of their input alone.
-_OF_SHAPE = frozenset({"Shape", "Size"})
 # What they give is their input, when a network infers.
 _HANDS_ON = frozenset({"Identity", "Dropout"})
 # Layers of the engine that order streams and compute nothing.
@@ -162,7 +162,7 @@ def _folded(renamed: Renamed) -> dict[str, str]:
     shaped: set[str] = set()
     reasons = {}
     for node in renamed.nodes:
-        if node.op_type in _OF_SHAPE:
+        if node.op_type in SHAPE_READERS:
             shaped.update(node.outputs)
             reasons[node.name] = "shapes are known when the engine is built, or computed apart from the data"
         elif all(name in constant for name in node.inputs):

@@ -27,7 +27,9 @@ _NO_PLUGIN = re.compile(r"[Pp]lugin not found|[Cc]annot find plugin|could not fi
 
 def find_in_view(view: NetworkView) -> tuple[Finding, ...]:
     """Findings: those of the build's log, the refusal, the order of inputs, and types that were not honoured."""
-    logged = (one for one in find(view.log) if one.code != "EXP201")
+    logged = (
+        one for one in find(view.log) if one.code not in {"EXP201", "RUN202"}
+    )  # `_refused` says it, with the reason
     return (*_refused(view), *_order(view), *_not_honoured(view), *logged)
 
 
@@ -58,6 +60,13 @@ def _ways_out(view: NetworkView) -> Iterator[OfferedRepair]:
             + (f", with {', '.join(deciding)} fixed to the value that is used" if deciding else "")
             + ": branches and eight-bit constants are then gone",
             command=f"parityscope network model.onnx --settle{fixes} --settled settled.onnx",
+        )
+    if "libnvinfer_lean" in view.problem:
+        yield OfferedRepair(
+            repair="lean runtime",
+            text="install the lean runtime of this TensorRT's version, which a version-compatible engine carries, or leave "
+            "version_compatible=on out",
+            command="pip install tensorrt-lean",
         )
     if _NO_PLUGIN.search(view.problem):
         yield OfferedRepair(

@@ -34,7 +34,8 @@ def read_layer_info(path: Path) -> tuple[tuple[EngineLayer, ...], tuple[IOTensor
         ParityError: the file is no JSON of the engine inspector.
     """
     try:
-        held = json.loads(path.read_text(encoding="utf-8"))
+        # Parts of a layer's name may be joined by control characters, which are no strict JSON.
+        held = json.loads(path.read_text(encoding="utf-8-sig"), strict=False)
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ParityError(
             f"{path.name} is no JSON: {error}",
@@ -63,7 +64,7 @@ def read_profile(path: Path) -> dict[str, float]:
         "write it with: trtexec --loadEngine=model.plan --dumpProfile --separateProfileRun --exportProfile=profile.json"
     )
     try:
-        held = json.loads(path.read_text(encoding="utf-8"))
+        held = json.loads(path.read_text(encoding="utf-8-sig"), strict=False)
         found = {item["name"]: float(item["averageMs"]) / 1000 for item in held if "name" in item}
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ParityError(f"{path.name} is no profile of trtexec: {error}", where=str(path), fix=fix) from error

@@ -2,7 +2,9 @@
 
 TensorRT gives None and writes its reason to the log. Each reason that users meet has a sentence of its own here; the words of
 the others are passed on. Truncation and other files were seen with TensorRT-RTX 1.7, whose reader checks a file before it
-looks for a GPU; lines about versions, GPUs and plugins are quoted in public issues of TensorRT (2041, 2177, 1913 and 955).
+looks for a GPU; lines about versions, GPUs and plugins are quoted in public issues of TensorRT (2041, 2177, 1913 and 955). What
+TensorRT "expects" is what is here, what it "got" is the engine's: a file of 6.1 on a GPU of 7.5 reads "expecting compute 7.5 got
+compute 6.1" (onnxruntime issue 15250), any file in TensorRT 5.1.5 "expecting library version 5.1.5" (TensorRT issue 574).
 """
 
 from __future__ import annotations
@@ -43,8 +45,18 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
         "give the file that trtexec --saveEngine wrote (a .plan or .engine), or leave engine= out to build one",
     ),
     (
-        r"expecting library version ([\d.]+) got ([\d.]+)",
-        "the engine was built by another version: {0} is wanted, {1} is installed",
+        r"expecting library version ([\d.]+) got 0\.0\.0",
+        "the engine's beginning tells no version: it was damaged, or written as text",
+        "write it in binary (open(path, 'wb')) and copy it again",
+    ),
+    (
+        r"expecting library version ([\d.]+) got (\d[\d.]*\d)",
+        "the engine was built by version {1}; {0} is installed",
+        "build it again with the installed version, or build version-compatible engines (version_compatible=on)",
+    ),
+    (
+        r"expecting library version ([\d.]+)",
+        "the engine was built by another version; {0} is installed",
         "build it again with the installed version, or build version-compatible engines (version_compatible=on)",
     ),
     (
@@ -59,14 +71,24 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
         "build it again with the installed version, or build version-compatible engines (version_compatible=on)",
     ),
     (
-        r"expecting compute (\S+) got compute ([\d.]+)",
-        "the engine was built for a GPU of compute capability {0}, this one has {1}",
+        r"expecting compute (\S+) got compute (\d[\d.]*\d)",
+        "the engine was built for a GPU of compute capability {1}, this one has {0}",
         "build it on this kind of GPU, or for others too (hardware=ampere_plus; capability=8.9,12.0 with TensorRT-RTX)",
     ),
     (
         r"incompatible device|does not support the current compute capability|[Uu]nsupported (?:SM|compute)",
         "the engine was built for another GPU",
         "build it on this kind of GPU, or for others too (hardware=ampere_plus; capability=8.9,12.0 with TensorRT-RTX)",
+    ),
+    (
+        r"hardware-compatible engine.*Expected compute capability >=\s*([\d.]+)?",
+        "the engine was built for newer GPUs than this one",
+        "build it on this kind of GPU",
+    ),
+    (
+        r"getEngineHostCodeAllowed\(\) is false",
+        "the engine is version-compatible: it carries a runtime of its own, which is code that would be run",
+        "add version_compatible=on to the target if you trust the file",
     ),
     (
         _NO_PLUGIN,
@@ -92,8 +114,12 @@ class Loaded:
     missing_cuda: str = ""
 
 
-def load_engine(content: bytes, package: Package, plugins: Sequence[Path], *, where: str) -> Loaded:
+def load_engine(
+    content: bytes, package: Package, plugins: Sequence[Path], *, where: str, carries_code: bool = False
+) -> Loaded:
     """Reads an engine. Without a usable GPU `engine` is None and `missing_cuda` holds TensorRT's words.
+
+    `carries_code` lets a version-compatible engine bring its own runtime, which TensorRT refuses unless it is told to.
 
     Raises:
         ParityError: TensorRT refuses the engine for another reason, or a plugin library cannot be loaded.
@@ -101,6 +127,8 @@ def load_engine(content: bytes, package: Package, plugins: Sequence[Path], *, wh
     said = io.StringIO()
     with logging_to(package.module, said) as logger:
         runtime: Runtime = package.module.Runtime(logger)
+        if carries_code:
+            runtime.engine_host_code_allowed = True
         load_plugins(runtime.get_plugin_registry(), plugins)
         if hasattr(runtime, "get_engine_validity") and content:
             # TensorRT-RTX says of an engine's header what its reader keeps to itself: its version.

@@ -7,7 +7,7 @@
 * `constraints=obey` or `prefer` (up to 10): what `layers` means; obey is an error where it cannot be met;
 * `timing_cache=FILE` (all but RTX): measured kernels, read and written;
 * `plugins=A.so,B.so`: libraries that are loaded before the model is parsed or the engine is read;
-* `version_compatible=on` (8.6, with the lean runtime): an engine that newer versions of the same major run;
+* `version_compatible=on` (8.6, with the lean runtime; not RTX): an engine that newer versions run too;
 * `hardware=ampere_plus` (8.6) or `same_cc` (10.8): an engine for other GPUs than this one; RTX has `capability=8.9,12.0`;
 * `build_route=...` (11.1 on Linux): the compiler's knobs, as `trtexec --setBuildRoute` takes them;
 * `level=0` to `5`: the builder's optimization level;
@@ -18,6 +18,7 @@ Source: NVIDIA's Python API reference of 8.6, 10.13 and 11.4, and "Migrating fro
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +42,7 @@ __all__ = ["WEAK_FLAGS", "Options", "options_of"]
 # Our names of formats -> BuilderFlag of TensorRT 8.6 to 10.
 WEAK_FLAGS = MappingProxyType({"f16": "FP16", "bf16": "BF16", "int8": "INT8", "f8e4m3": "FP8"})
 _LAYER_TYPES = ("f32", "f16", "bf16", "int8")
+_OVERRIDE = "NVIDIA_TF32_OVERRIDE"
 _LEVELS = 6  # NVIDIA documents 0 to 5
 _TYPED = (
     "write the types into the model: parityscope repair MODEL --candidate TARGET --inputs DATA -o typed.onnx keeps what must "
@@ -149,8 +151,22 @@ def _check_weak(target: Target, package: Package, typing: str) -> None:
 
 
 def _check_version(options: Options, package: Package) -> None:
-    if options.precision and not hasattr(package.module.BuilderFlag, WEAK_FLAGS[options.precision]):
+    flags = package.module.BuilderFlag
+    if options.precision and not hasattr(flags, WEAK_FLAGS[options.precision]):
         raise ParityError(f"{package.title} {package.version} has no {options.precision}", fix="use f16")
+    lacking = [kind for _, kind in options.layers if kind in WEAK_FLAGS and not hasattr(flags, WEAK_FLAGS[kind])]
+    if lacking:
+        raise ParityError(f"{package.title} {package.version} has no {lacking[0]}", fix="use f16 in layers=")
+    if options.tf32 and os.environ.get(_OVERRIDE) == "0":
+        raise ParityError(
+            f"{_OVERRIDE}=0 switches TF32 off in all of NVIDIA's libraries",
+            fix=f"unset {_OVERRIDE}, or leave tf32=on out",
+        )
+    if options.version_compatible and package.product == "rtx":
+        raise ParityError(
+            "TensorRT-RTX has no version-compatible engines: each release reads its own only",
+            fix="leave version_compatible=on out, and build again with the release that runs the engine",
+        )
     if options.timing_cache and package.product == "rtx":
         raise ParityError(
             "TensorRT-RTX keeps no timing cache: it chooses kernels when an engine first runs",

@@ -74,12 +74,10 @@ def find_package(product: str = "") -> Package:
 
 def gpu_problem(package: Package) -> str:
     """Why no engine can run here; empty if one can. Building needs no GPU with TensorRT-RTX, running does."""
-    found = _capabilities()
-    if found is None:
-        return "no CUDA driver is loaded (libcuda.so.1), so no engine can run here"
-    if not found:
-        return "there is no NVIDIA GPU, so no engine can run here"
-    return capability_problem(package.product, found[0])
+    driver = find_driver()
+    if not driver.gpus:
+        return f"{driver.problem}, so no engine can run here"
+    return capability_problem(package.product, driver.gpus[0].capability)
 
 
 def capability_problem(product: str, capability: tuple[int, int]) -> str:
@@ -108,9 +106,3 @@ def _load(name: str) -> tuple[Package | None, str]:
     if name == "tensorrt" and found.numbers[:2] < _FIRST_SUPPORTED:
         return None, f"tensorrt {version} is too old: 8.6 is the first that is supported"
     return found, ""
-
-
-def _capabilities() -> list[tuple[int, int]] | None:
-    """The compute capability of each GPU that the CUDA driver has; None without a driver."""
-    driver = find_driver()
-    return [gpu.capability for gpu in driver.gpus] if driver.cuda else None

@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends._tensorrt.profiles import Range
+from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,18 +74,11 @@ def keep_engine(folder: Path, key: str, kept: Kept) -> None:
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _write(folder / f"{key}-{number}.plan", kept.plan)
-        _write(folder / f"{key}-{number}.json", json.dumps(told).encode())
+        write_whole(folder / f"{key}-{number}.plan", kept.plan)
+        write_whole(folder / f"{key}-{number}.json", json.dumps(told))
         _drop_oldest(folder)
     except OSError:
         return
-
-
-def _write(path: Path, content: bytes) -> None:
-    descriptor, name = tempfile.mkstemp(dir=path.parent)
-    with os.fdopen(descriptor, "wb") as written:
-        written.write(content)
-    Path(name).replace(path)
 
 
 def _drop_oldest(folder: Path) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["check_plan", "plan_version"]
 
 _HEADER = 28
+_FIRST_COMPATIBLE = (8, 6)
 _PRODUCTS = {b"ftrt": "tensorrt", b"ptrt": "tensorrt", b"vtrt": "rtx"}
 _TITLES = {"tensorrt": "TensorRT", "rtx": "TensorRT-RTX"}
 
@@ -58,12 +59,22 @@ def check_plan(content: bytes, path: Path, package: Package) -> None:
             fix="copy it again",
         )
     ours = ".".join(str(number) for number in package.numbers[:3])
-    # Engines load in the version that built them, unless they were built version-compatible: within one major version. Those of
-    # TensorRT-RTX in none but their own, which its reader says where there is a GPU.
-    same = 3 if product == "rtx" else 1
-    if version.split(".")[:same] != ours.split(".")[:same]:
+    if _never_loads(product, tuple(content[24:28]), package):
         raise ParityError(
             f"{path.name} was built by {_TITLES[product]} {version}; {ours} is installed",
             where=str(path),
             fix=f"build it again with {ours}, or install {version}",
         )
+
+
+def _never_loads(product: str, theirs: tuple[int, ...], package: Package) -> bool:
+    """Whether an engine of version `theirs` loads in no case; where it may, TensorRT's own reader decides.
+
+    Engines load in the version that built them. Version-compatible ones, since 8.6, load in newer versions too, also of the next
+    major (8 in 10, 10 in 11), and in no older one. Those of TensorRT-RTX load in none but their own. Source: "Engine
+    Compatibility" in NVIDIA's documentation of 11.1, "Version Compatibility" of 10.16 and of TensorRT-RTX.
+    """
+    ours = package.numbers
+    if product == "rtx":
+        return theirs[:3] != ours[:3]
+    return theirs[:2] != ours[:2] and (theirs[:2] < _FIRST_COMPATIBLE or theirs[0] > ours[0])

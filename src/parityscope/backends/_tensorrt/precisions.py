@@ -1,7 +1,7 @@
 """Precisions of single layers in a weakly typed network (TensorRT 8.6 to 10): a wish that the builder may or must obey.
 
-A layer is named by the ONNX node that it was made for (its metadata) or by its own name. Layers that hold numbers of the
-shape's arithmetic alone (integers, booleans) have no precision, and are left as they are.
+A layer is named by the ONNX node that it was made for (its metadata) or by its own name. Layers that write integers or booleans,
+or read a shape, have no precision and are left as they are, which is what trtexec does with --layerPrecisions.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ def ask_for(
     for layer in layers:
         outputs = [layer.get_output(index) for index in range(layer.num_outputs)]
         if not outputs or any(output.dtype.name not in _FLOATS for output in outputs):
+            continue
+        if layer.num_inputs and layer.get_input(0).is_shape_tensor:
             continue
         names = (*metadata_nodes(layer.metadata), layer.name)
         precision = next((found for name in names if (found := wanted_of(name, patterns))), "")

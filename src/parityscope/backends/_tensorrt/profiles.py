@@ -6,6 +6,7 @@ it the shapes of the samples decide: the smallest and the largest size of each d
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,16 @@ if TYPE_CHECKING:
     from parityscope.backends._tensorrt.api import Builder, BuilderConfig, Profile
     from parityscope.backends._tensorrt.layers import NetworkTensor
 
-__all__ = ["Range", "add_profile", "flags_for", "ranges_of", "ranges_of_samples", "sizes"]
+__all__ = [
+    "Range",
+    "add_profile",
+    "check_covered",
+    "check_names",
+    "flags_for",
+    "ranges_of",
+    "ranges_of_samples",
+    "sizes",
+]
 
 Shape = tuple[int, ...]
 _EXAMPLE = "shapes=x:1x3x224x224, or with a range shapes=x:1x3x8x8..1x3x64x64..1x3x224x224"
@@ -54,6 +64,8 @@ def ranges_of(text: str) -> dict[str, Range]:
         one = Range(smallest=given[0], usual=given[len(given) // 2], largest=given[-1])
         if not (one.covers(one.usual) and all(a <= b for a, b in zip(one.smallest, one.largest, strict=True))):
             raise ParityError(f"shapes={item!r} is not smallest..usual..largest", fix=f"write {_EXAMPLE}")
+        if name in found:
+            raise ParityError(f"shapes= names {name!r} twice", fix=f"write it once, with a range: {_EXAMPLE}")
         found[name] = one
     return found
 
@@ -88,6 +100,53 @@ def flags_for(ranges: Mapping[str, Range]) -> str:
         listed = ",".join(f"{name}:{'x'.join(map(str, getattr(one, pick)))}" for name, one in ranges.items())
         parts.append(f"--{flag}Shapes={listed}")
     return " ".join(parts)
+
+
+def check_names(ranges: Mapping[str, Range], inputs: Sequence[str]) -> None:
+    """Checks that each range is an input's.
+
+    Raises:
+        ParityError: one is of another name, which would leave the input that was meant with other shapes.
+    """
+    unknown = [name for name in ranges if name not in inputs]
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], inputs, n=1)
+        raise ParityError(
+            f"the model has no input {unknown[0]!r}; it has {', '.join(inputs)}",
+            fix=f"write {near[0] if near else inputs[0] if inputs else 'no'}:... in --shapes or shapes=",
+        )
+
+
+def check_covered(ranges: Mapping[str, Range], samples: Iterable[Mapping[str, Sequence[int]]]) -> None:
+    """Checks that the profile covers samples, given by the shape of each input.
+
+    Raises:
+        ParityError: it does not; with the flags that would.
+    """
+    held = list(samples)
+    for number, shapes in enumerate(held):
+        for name, shape in shapes.items():
+            if name in ranges and not ranges[name].covers(shape):
+                wider = {one: found for one, found in ranges_of_samples(held).items() if one in ranges}
+                raise ParityError(
+                    f"the shapes asked for are {_words(ranges[name])} of input {name!r}, sample {number} has {list(shape)}",
+                    fix=f"leave the shapes out, so that the samples' are taken, or write shapes={_target_words(wider)}",
+                )
+
+
+def _target_words(ranges: Mapping[str, Range]) -> str:
+    """Ranges as `ranges_of` reads them."""
+    parts = []
+    for name, one in ranges.items():
+        shapes = (one.smallest,) if one.smallest == one.largest else (one.smallest, one.usual, one.largest)
+        parts.append(f"{name}:" + "..".join("x".join(map(str, shape)) for shape in shapes))
+    return ",".join(parts)
+
+
+def _words(one: Range) -> str:
+    if one.smallest == one.largest:
+        return str(list(one.smallest))
+    return f"{list(one.smallest)} to {list(one.largest)}"
 
 
 def add_profile(
@@ -130,7 +189,7 @@ def _check_fit(tensor: NetworkTensor, one: Range | None) -> None:
         if not fits:
             wanted = "x".join("?" if size < 0 else str(size) for size in tensor.shape)
             raise ParityError(
-                f"input {tensor.name!r} is {wanted} in the model, {'x'.join(map(str, shape))} was asked for",
+                f"input {tensor.name!r} is {wanted} in the model, {'x'.join(map(str, shape)) or 'a scalar'} was asked for",
                 fix=f"give {tensor.name!r} a shape of that form",
             )
 

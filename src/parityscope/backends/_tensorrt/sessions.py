@@ -204,7 +204,8 @@ def _built(wish: Wish, shapes: Sequence[Mapping[str, Sequence[int]]]) -> Iterato
 
 
 def _loaded(content: bytes, wish: Wish, where: str) -> Loaded:
-    loaded = load_engine(content, wish.package, wish.options.plugins, where=where)
+    options = wish.options
+    loaded = load_engine(content, wish.package, options.plugins, where=where, carries_code=options.version_compatible)
     if loaded.missing_cuda:
         raise ParityError(
             f"TensorRT cannot use the GPU: {loaded.missing_cuda}",

@@ -11,6 +11,8 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
+from parityscope.whole_files import write_whole
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
@@ -47,7 +49,7 @@ def summary_document(summaries: Mapping[str, Summary], *, engine: str) -> dict[s
 
 def write_summary(path: Path, summaries: Mapping[str, Summary], *, engine: str) -> None:
     """Writes the summaries to `path`, over what an earlier sample wrote."""
-    path.write_text(json.dumps(summary_document(summaries, engine=engine), indent=1) + "\n", encoding="utf-8")
+    write_whole(path, json.dumps(summary_document(summaries, engine=engine), indent=1) + "\n")
 
 
 def _number(value: float) -> float | str:

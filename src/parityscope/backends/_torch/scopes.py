@@ -17,6 +17,8 @@ import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from parityscope.arithmetic._attributes import integer
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -95,8 +97,7 @@ def _rewritten(node: ir.Node) -> bool:
     rule = node.metadata_props.get(_RULE, "")
     if rule and "BatchNorm" not in rule:
         return True
-    transposed = node.attributes.get("transA")
-    return node.op_type == "FusedMatMul" or (transposed is not None and transposed.as_int() == 1)
+    return node.op_type == "FusedMatMul" or integer(node, "transA", 0) == 1
 
 
 def _path_of(node: ir.Node, modules: frozenset[str]) -> str | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from parityscope.case.formats import unreadable
+from parityscope.case.formats.debug_tensors import SUMMARY
 from parityscope.case.formats.images import IMAGE_SUFFIXES
 from parityscope.errors import ParityError
 
@@ -23,8 +24,8 @@ _SUFFIXES: dict[str, Kind] = {
     ".bin": "raw",
     ".raw": "raw",
 }
-# The recorder and the `command` backend put the one beside the samples, `parityscope doctor` the other.
-_NOT_SAMPLES = frozenset({"manifest.json", "environment.json"})
+# The recorder and the `command` backend put the first beside the samples, `parityscope doctor` the second, trtexec the last.
+_NOT_SAMPLES = frozenset({"manifest.json", "environment.json", SUMMARY})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +56,12 @@ def survey(folder: Path) -> Survey:
             f"{folder.name} holds samples of {len(found)} kinds: {told}",
             where=str(folder),
             fix="give a folder with the files of one kind",
+        )
+    if not found and (folder / SUMMARY).is_file():
+        raise ParityError(
+            f"{folder.name} holds trtexec's debug tensors and no outputs",
+            where=str(folder),
+            fix="run trtexec again with --dumpRawBindingsToFile beside --saveAllDebugTensors=summary,numpy",
         )
     if not found:
         raise ParityError(

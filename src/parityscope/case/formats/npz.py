@@ -85,9 +85,11 @@ def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
                 with archive.open(name + _SUFFIX, "w", force_zip64=True) as file:
                     np.lib.format.write_array(file, array, allow_pickle=False)
         temporary.replace(path)
-    except OSError as error:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+        if not isinstance(error, OSError):
+            raise
         raise ParityError(
             f"{path.name} cannot be written: {error}", where=str(path), fix="free some space, or use another folder"
         ) from error

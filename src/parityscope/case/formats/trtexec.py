@@ -1,8 +1,8 @@
-"""trtexec's files: exported outputs as JSON (`--exportOutput`), dumped bindings and plain blobs of raw bytes.
+"""trtexec's files of raw bytes: dumped bindings and plain blobs; `exported.py` reads its JSON.
 
-* JSON: a list of `{"name": ..., "dimensions": "1x3x4", "values": [...]}`, one inference. Values are printed by a C++
-  stream: six significant digits, and bare `nan` and `inf`, which JSON does not know; "(1, 3, 4)" is read as well.
-* `--dumpRawBindingsToFile`: `<name>.<input|output>.<1.3.4>.<type>.raw`, one inference, inputs and outputs together.
+* `--dumpRawBindingsToFile`: `<name>.<input|output>.<1.3.4>.<type>.raw`, one inference, inputs and outputs together; a shape that
+  the run decides stands there as -1, and has to be given.
+* `--saveAllDebugTensors` into the same folder: tensors inside, see `debug_tensors.py`.
 * Plain blobs: `<name>.bin`, the raw bytes that `--loadInputs=name:file` takes; `polygraphy run --save-input-blob`
   writes them into one folder a sample (`0000000000/<name>.bin`).
 
@@ -13,27 +13,27 @@ found by doing the same to the model's names, so a match is exact; two names tha
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from parityscope.case.formats import UNREADABLE, Stored, dtype_of, unreadable
+from parityscope.case.formats import UNREADABLE, Stored, dtype_of, plain, unreadable
+from parityscope.case.formats.debug_tensors import debug_files
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
     from parityscope.records import ValueInfo
 
-__all__ = ["Expected", "file_name", "open_exported", "open_raw", "write_blobs"]
+__all__ = ["Expected", "file_name", "open_raw", "write_blobs"]
 
 _LONGEST = 150  # bytes of a file name, and what stays of longer ones at either end: (150 - 3) // 2
 _KEPT = (_LONGEST - len("...")) // 2
-_DUMPED = re.compile(r"^.+\.(input|output)\.((?:\d+(?:\.\d+)*)?)\.([a-z0-9]+)\.raw$")
+_DUMPED = re.compile(r"^.+\.(input|output)\.((?:-?\d+(?:\.-?\d+)*)?)\.([a-z0-9]+)\.raw$")
 # How trtexec prints types (`operator<<` of DataType in its sampleOptions.cpp); int4 and fp4 are packed, and refused.
 _TYPES = {
     "fp32": "float32",
@@ -46,17 +46,19 @@ _TYPES = {
     "uint8": "uint8",
     "bool": "bool",
 }
-_BARE = re.compile(r'"(?:[^"\\]|\\.)*"|-?\b(?:nan|inf)\b(?:\(ind\))?')
-_IN_JSON = {"nan": "NaN", "-nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What a model declares about the tensors in a folder of raw bytes, and the shapes given for dynamic ones."""
+    """What a model declares about the tensors in a folder of raw bytes, and the shapes given for dynamic ones.
+
+    `inside` are the names of the tensors that its nodes compute.
+    """
 
     values: tuple[ValueInfo, ...]
     kind: Literal["input", "output"]
     shapes: Mapping[str, tuple[int, ...]]
+    inside: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,30 +96,6 @@ def write_blobs(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
         ) from error
 
 
-def open_exported(path: Path, values: Sequence[ValueInfo]) -> Stored:
-    """The outputs in an `--exportOutput` file, in the dtypes that `values` declare (others: float32).
-
-    Raises:
-        ParityError: the file is not of this format, or a value is beyond the declared integer type.
-    """
-    declared = {value.name: value.dtype for value in values}
-    arrays: dict[str, np.ndarray] = {}
-    try:
-        for entry in json.loads(_BARE.sub(_json_number, path.read_text(encoding="utf-8"))):
-            name = str(entry["name"])
-            if name in arrays:
-                raise ValueError(f"tensor {name!r} stands twice")
-            arrays[name] = _from_text(entry, declared.get(name, "float32"))
-    except UNREADABLE as error:
-        raise unreadable(path, error) from error
-    return Stored(
-        origin=f"trtexec --exportOutput (text of 6 significant digits), {path}",
-        labels=(path.name,),
-        names=lambda _: tuple(arrays),
-        read=lambda _, wanted: {name: arrays[name] for name in wanted},
-    )
-
-
 def open_raw(folder: Path, expected: Expected) -> Stored:
     """The samples in a folder of raw bytes: one, or one in each subfolder whose name is a number.
 
@@ -146,28 +124,6 @@ def open_raw(folder: Path, expected: Expected) -> Stored:
     )
 
 
-def _json_number(match: re.Match[str]) -> str:
-    return _IN_JSON.get(match[0].removesuffix("(ind)"), match[0])
-
-
-def _from_text(entry: Mapping[str, Any], declared: str) -> np.ndarray:
-    shape = tuple(int(dim) for dim in re.findall(r"\d+", str(entry["dimensions"])))
-    values = entry["values"]
-    dtype = dtype_of(declared)
-    if dtype is None or not isinstance(values, list):
-        raise ValueError(f"tensor {entry['name']!r} cannot be read as {declared}")
-    if dtype.kind in "iu" or (dtype.kind == "V" and "int" in declared):
-        whole = np.array(values, dtype=object).astype(np.int64)
-        if any(value != int(value) for value in values):
-            raise ValueError(f"tensor {entry['name']!r} is declared as {declared} and holds a fraction")
-        array = whole.astype(dtype)
-        if (array.astype(np.int64) != whole).any():
-            raise ValueError(f"tensor {entry['name']!r} holds values beyond {declared}")
-        return array.reshape(shape)
-    with np.errstate(over="ignore"):
-        return np.array(values, dtype=np.float64).astype(dtype).reshape(shape)
-
-
 def _blobs(folder: Path, expected: Expected) -> dict[str, _Blob]:
     found: dict[str, _Blob] = {}
     for path in sorted(folder.rglob("*")):
@@ -177,7 +133,7 @@ def _blobs(folder: Path, expected: Expected) -> dict[str, _Blob]:
             if kind != expected.kind:
                 continue
             shape = tuple(int(dim) for dim in dims.split(".") if dim)
-            blob = _Blob(path=path, dtype=dtype, shape=shape)
+            blob = _Blob(path=path, dtype=dtype, shape=shape if all(dim >= 0 for dim in shape) else None)
             name = _name(path, relative, f".{kind}.{dims}.{dtype}.raw", expected)
         elif path.is_file() and path.suffix == ".bin":
             blob = _Blob(path=path, dtype=None, shape=None)
@@ -191,6 +147,8 @@ def _blobs(folder: Path, expected: Expected) -> dict[str, _Blob]:
                 fix="keep one of them",
             )
         found[name] = blob
+    for each in debug_files(folder, expected.inside, file_name) if expected.kind == "output" else ():
+        found.setdefault(each.name, _Blob(path=each.path, dtype=each.dtype or None, shape=each.shape))
     return found
 
 
@@ -207,6 +165,11 @@ def _name(path: Path, relative: str, ending: str, expected: Expected) -> str:
 
 
 def _load(name: str, blob: _Blob, expected: Expected) -> np.ndarray:
+    if blob.path.suffix == ".npy":
+        try:
+            return plain(np.load(blob.path, allow_pickle=False))
+        except UNREADABLE as error:
+            raise unreadable(blob.path, error) from error
     info = next((value for value in expected.values if value.name == name), None)
     text = blob.dtype or (info.dtype if info else "")
     dtype = dtype_of(_TYPES.get(text, "str") if blob.dtype else text or "str")

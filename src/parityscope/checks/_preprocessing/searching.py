@@ -318,6 +318,8 @@ def _again(question: Question, index: int, trial: Trial) -> tuple[float, float]:
 
 
 def _accepted(trial: Trial, error: float, excess: float, before: float) -> bool:
+    if not math.isfinite(error):  # which is no less than an infinite one before
+        return False
     leaves = max(step.leaves for step in trial.steps)
     return (excess <= 1.0 or error <= leaves * before) and error <= _FAR * before
 

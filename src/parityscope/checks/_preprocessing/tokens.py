@@ -20,6 +20,8 @@ __all__ = ["Tokens", "token_steps", "tokens_of"]
 
 # [CLS] and [SEP], or their like: fewer tokens than these and one word are nothing to cut.
 _SHORTEST = 3
+# To which tokenizers are set to pad; a model of another fixed length refuses them.
+_LENGTHS = (16, 32, 64, 128, 256, 512)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,7 @@ def token_steps(tokens: Tokens) -> list[Step]:
         _rows(tokens, "no-first", "adds no special token at the beginning", RAW, _without_first),
         _elements(ids, "ids-plus", "gives every token id plus 1", lambda array: array + 1),
         _elements(ids, "ids-minus", "gives every token id minus 1", lambda array: np.maximum(array - 1, 0)),
+        *(_padded(tokens, length) for length in _LENGTHS),
     ]
     if mask:
         found += [
@@ -83,6 +86,29 @@ def token_steps(tokens: Tokens) -> list[Step]:
             _elements(segments, "segments-one", "gives token types of one", np.ones_like),
         ]
     return found
+
+
+def _padded(tokens: Tokens, length: int) -> Step:
+    """Rows of a fixed length whose padding counts: the mask is one there."""
+
+    def apply(inputs: Arrays) -> Arrays | None:
+        missing = length - inputs[tokens.ids].shape[1]
+        if missing <= 0:
+            return None
+        fill = (
+            dict.fromkeys(tokens.names, 0)
+            | {tokens.ids: _pad(tokens, inputs)}
+            | ({tokens.mask: 1} if tokens.mask else {})
+        )
+        made = {
+            name: np.pad(inputs[name], ((0, 0), (0, missing)), constant_values=value) for name, value in fill.items()
+        }
+        if tokens.mask:
+            made[tokens.mask][:] = 1
+        return {**inputs, **made}
+
+    words = f"pads to {length} tokens" + (", with an attention mask of ones" if tokens.mask else "")
+    return Step(key=f"{tokens.ids}:padded-{length}", words=words, stage=PREPARED, apply=apply)
 
 
 def _elements(name: str, key: str, words: str, change: Callable[[np.ndarray], np.ndarray]) -> Step:

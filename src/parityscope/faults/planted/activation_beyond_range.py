@@ -2,30 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
 
-from parityscope.faults.planting import answers, recorded
-from parityscope.faults.ranges import overflowing
-from parityscope.faults.records import Fault, NoEffectError, Plant
-
-if TYPE_CHECKING:
-    from parityscope.faults.records import Bed
+from parityscope.faults.ranges import deployed_in_half, overflowing
+from parityscope.faults.records import Fault
 
 __all__ = ["FAULT"]
-
-
-def _plant(bed: Bed) -> Plant:
-    sites = overflowing(bed)
-    if not sites:
-        raise NoEffectError("FP16 holds everything")
-    way = int(bed.draw.integers(3))
-    if way == 0:
-        candidate = recorded(bed, answers(bed.path, bed.samples, "f16", inside=True), "f16")
-    else:
-        candidate = ("sim:f16", "sim:f16?overflow=saturate")[way - 1]
-    words = ("recorded", "IEEE overflow", "saturating weights")[way]
-    return Plant(words=f"deployed in FP16 ({words})", candidate=candidate, declared="f16", sites=sites)
-
 
 FAULT = Fault(
     title="An activation beyond FP16",
@@ -33,5 +15,5 @@ FAULT = Fault(
     expected="RNG002",
     repair="keep_in_fp32",
     subjects=("small-norm", "magika"),
-    plant=_plant,
+    plant=partial(deployed_in_half, overflowing),
 )

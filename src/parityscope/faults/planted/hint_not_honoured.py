@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Capture
-from parityscope.backends.recording import open_target
+from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
 from parityscope.case import load_model
 from parityscope.faults.records import Fault, NoEffectError, Plant

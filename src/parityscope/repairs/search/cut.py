@@ -79,7 +79,7 @@ def path(network: Network, sensitivities: np.ndarray, pinned: np.ndarray) -> lis
     """The different optima from cheapest to most exact, as the multiplier grows by decades.
 
     It starts where the whole error is worth a ten-thousandth of the time that all nodes take, and ends where everything
-    that has a sensitivity is full.
+    that has a sensitivity is full. Arguments are those of `cheapest`.
     """
     finite = sensitivities[np.isfinite(sensitivities) & ~pinned]
     whole = float(finite.sum()) if finite.size else 0.0

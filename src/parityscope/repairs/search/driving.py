@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["proved", "search"]
 
 _ATTEMPTS = 3  # chosen: each one weakens the statement by the union bound
+_LARGE = 1 << 28  # bytes of a model whose search gives its memory back while a certificate is made. Chosen
 _STRICTER = 1.1  # beyond what the worst held-out sample asks for. Chosen
 
 
@@ -64,7 +65,13 @@ def search(task: Task, folder: Path, output: Path | None = None, progress: Progr
 
 
 def _searched(work: Work, output: Path | None, progress: Progress) -> Outcome:
-    return _chosen(work, output, progress) if work.task.pick else _attempts(work, output, progress)
+    tried = _attempts(work, progress)
+    if work.task.pick:
+        return _concluded(work, _picked(work, tried, progress), output)
+    best = min(tried, key=lambda attempt: attempt.rank, default=None)
+    if best is None:
+        return _ended_early(work) if work.finder.spent else _infeasible(work)
+    return _concluded(work, best, output)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,19 +89,18 @@ class _Attempt:
         return not self.certificate.certified, self.certificate.failures, self.point.seconds
 
 
-def _attempts(work: Work, output: Path | None, progress: Progress) -> Outcome:
+def _attempts(work: Work, progress: Progress) -> list[_Attempt]:
     """Certifies, and searches again with a stricter target while a held-out sample misses the budget."""
     strict = 1 / work.margin
     target, careful = _first_target(work, strict), False
-    best: _Attempt | None = None
-    spent = False
+    tried: list[_Attempt] = []
     for number in range(1, _ATTEMPTS + 1):
         found = find(work.finder, target, careful=careful)
-        spent = found.spent
         if _useless(work, found.point):
             break
-        attempt = _attempt(work, found.point, target, number, progress)
-        best = attempt if best is None or attempt.rank < best.rank else best
+        point, brain = _offered(work, found.point, target)
+        attempt = _attempt(work, point, brain, work.folder / f"attempt{number}.onnx", number, progress)
+        tried.append(attempt)
         if not attempt.certificate.failures:
             break
         worst = attempt.certificate.worst
@@ -102,9 +108,7 @@ def _attempts(work: Work, output: Path | None, progress: Progress) -> Outcome:
         # What held-out samples miss by is asked for beyond what this assignment reached on the search samples.
         reached = min(target, found.point.excess)
         target = min(strict, target if math.isinf(worst) else reached / (worst * _STRICTER))
-    if best is None:
-        return _ended_early(work) if spent else _infeasible(work)
-    return _concluded(work, best, output)
+    return tried
 
 
 def _first_target(work: Work, strict: float) -> float:
@@ -116,15 +120,21 @@ def _first_target(work: Work, strict: float) -> float:
     return 1.0 if strict < worst <= 1 else strict
 
 
-def _chosen(work: Work, output: Path | None, progress: Progress) -> Outcome:
-    """The row of the Pareto front that the user picked."""
-    find(work.finder, 1 / work.margin)
+def _picked(work: Work, tried: list[_Attempt], progress: Progress) -> _Attempt:
+    """The row of the Pareto front that the user picked: the front of the same search without --pick."""
     front = outcome_of(work, "unproved", "").front
     if work.task.pick > len(front):
         raise ParityError(
             f"the Pareto front has {len(front)} points, not {work.task.pick}", fix=f"use --pick 1 to {len(front)}"
         )
-    return _concluded(work, _attempt(work, front[work.task.pick - 1], 0.0, 1, progress), output)
+    point = front[work.task.pick - 1]
+    known = next((one for one in tried if (one.point.kept, one.point.seconds) == (point.kept, point.seconds)), None)
+    if known is not None:
+        return known
+    # Held-out samples on which an attempt failed have had a part in what was searched since.
+    number = 1 + sum(bool(one.certificate.failures) for one in tried)
+    brain = work.finder.offers.get(point, frozenset())
+    return _attempt(work, point, brain, work.folder / "picked.onnx", number, progress)
 
 
 def _useless(work: Work, point: Point) -> bool:
@@ -132,18 +142,23 @@ def _useless(work: Work, point: Point) -> bool:
     return len(point.kept) == len(work.finder.oracle.names) and bool(point.kept)
 
 
-def _attempt(work: Work, point: Point, target: float, number: int, progress: Progress) -> _Attempt:
+def _offered(work: Work, point: Point, target: float) -> tuple[Point, frozenset[str]]:
+    """The point, or one with some nodes in BF16 where that is a label; and those nodes."""
+    if not (work.task.labels.second and point.kept):
+        return point, frozenset()
+    return offered(work.finder, point, target, _second(work))
+
+
+def _attempt(work: Work, point: Point, brain: frozenset[str], path: Path, number: int, progress: Progress) -> _Attempt:
     started = time.monotonic()
     finder = work.finder
-    brain: frozenset[str] = frozenset()
-    if work.task.labels.second and point.kept and target > 0:
-        point, brain = offered(finder, point, target, _second(work))
     kept = kept_nodes(point, finder.flags, finder.sensed, finder.oracle.names, finder.network)
     kept = in_bf16(kept, brain, finder.flags)
-    path = work.folder / f"attempt{number}.onnx"
     written = write(
         work.screened.model, work.task.labels.storage, kept, path, typed=work.task.typed, products=work.products
     )
+    if work.screened.model.nbytes > _LARGE:
+        finder.oracle.rest()
     proof = proved(work, written, point, number, progress)
     work.seconds["certify"] = work.seconds.get("certify", 0.0) + time.monotonic() - started
     return _Attempt(point=point, kept=kept, written=written, certificate=proof)
@@ -154,9 +169,6 @@ def _second(work: Work) -> Second:
     model = work.screened.model
     return Second(
         model=model,
-        search=work.search,
-        reference=work.reference,
-        held=work.held,
         products=work.products,
         unwritable=unwritable_nodes(model.graph(), "bf16"),
         threads=work.task.threads,

@@ -55,7 +55,10 @@ def expanded(network: Network, squared: np.ndarray, multiplier: float, start: np
 
 
 def moved(network: Network, squared: np.ndarray, multiplier: float, labels: np.ndarray, label: int) -> np.ndarray:
-    """The best labels of those in which every vertex keeps its own or takes `label`."""
+    """The best labels of those in which every vertex keeps its own or takes `label`: int, (vertices,).
+
+    Arguments are those of `expanded`; labels: int, (vertices,), indices into `LABELS`.
+    """
     count = len(network.vertices)
     stay, take = count, count + 1  # the source and the sink
     terms: list[Term] = []
@@ -72,13 +75,19 @@ def moved(network: Network, squared: np.ndarray, multiplier: float, labels: np.n
 
 
 def total(network: Network, squared: np.ndarray, multiplier: float, labels: np.ndarray) -> float:
-    """The sum that is minimised, of labels of all vertices."""
+    """The sum that is minimised, in seconds, of labels of all vertices: int, (vertices,).
+
+    squared: float64, (labels, decisions), and multiplier as for `expanded`.
+    """
     alone = sum(_alone(network, squared, multiplier, index, int(label)) for index, label in enumerate(labels))
     return alone + sum(wire.cast * _casts(wire, labels) for wire in network.wires)
 
 
 def resolved_labels(network: Network, decided: np.ndarray) -> np.ndarray:
-    """The labels of all vertices, of those of the decisions: what moves numbers of one format has that, else FP32."""
+    """The labels of all vertices, int (vertices,), of those of the decisions, int (decisions,).
+
+    What moves numbers of one format has that, else FP32.
+    """
     found = np.zeros(len(network.vertices), np.intp)
     for index, vertex in enumerate(network.vertices):
         if vertex.decision is not None:

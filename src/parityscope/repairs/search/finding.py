@@ -48,7 +48,8 @@ class Finder:
 
     `trail` has every evaluated assignment as a point, `assignments` the same as bool, (nodes,), by the kept names.
     `sensing` bounds the evaluations for sensitivities (0: chosen), `reverse` is what backward passes need for them.
-    `spent`: time or evaluations ran out. `excused`:
+    `offers` are points with a third label, which stand beside the trail since their kept nodes alone do not tell them, and
+    their nodes in BF16. `spent`: time or evaluations ran out. `excused`:
     what was evaluated for sensitivities and for flagged nodes, in evaluations of all search samples.
     """
 
@@ -61,6 +62,7 @@ class Finder:
     sensed: Sensed | None = None
     trail: list[Point] = field(default_factory=list)
     assignments: dict[tuple[str, ...], np.ndarray] = field(default_factory=dict)
+    offers: dict[Point, frozenset[str]] = field(default_factory=dict)
     spent: bool = False
     excused: float = 0.0
 

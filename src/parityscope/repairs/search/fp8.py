@@ -21,7 +21,7 @@ import numpy as np
 from parityscope.arithmetic._graphs import constant_tensor
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.float8 import IN_FP8, Scaling, scalings_of
-from parityscope.backends.recording import tensor_shapes
+from parityscope.backends.sizing import tensor_shapes
 from parityscope.repairs.search.costs import CAST_OVERHEAD, Times
 from parityscope.repairs.search.network import OUTSIDE, Vertex
 from parityscope.repairs.search.screen import ranges_of

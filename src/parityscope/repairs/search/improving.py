@@ -129,7 +129,10 @@ class Improver:
 
 
 def improver_of(network: Network, squared: np.ndarray, pinned: np.ndarray) -> Improver:
-    """What improves assignments of a network; an infinite sensitivity pins its node."""
+    """What improves assignments of a network.
+
+    squared: float64, (decisions,); an infinite sensitivity pins its node. pinned: bool, (decisions,).
+    """
     whole = sum(vertex.times.full for vertex in network.vertices)
     return Improver(
         network=network,
@@ -141,7 +144,11 @@ def improver_of(network: Network, squared: np.ndarray, pinned: np.ndarray) -> Im
 
 
 def runs_of(squared: np.ndarray, pinned: np.ndarray, bound: float) -> Iterator[np.ndarray]:
-    """The shortest prefix and the shortest suffix in full precision, beside the pinned nodes, that keep the bound."""
+    """The shortest prefix and the shortest suffix in full precision, beside the pinned nodes, that keep the bound.
+
+    squared: float64, (decisions,), whose sum over low nodes is bounded. pinned: bool, (decisions,). Gives what is low, bool
+    (decisions,).
+    """
     count = squared.size
     held = np.where(pinned, 0.0, squared)
     after = np.concatenate([np.cumsum(held[::-1])[::-1], [0.0]])

@@ -1,8 +1,10 @@
 """What a search has measured, in a file that survives it: an interrupted search goes on where it ended.
 
 A JSON line for every run of the switchable graph: the assignment (hexadecimal bits, one a node), the sample, its error in
-units of the budget and, where it was needed, the squared error (both as hexadecimal floats, exact). The search itself is
-deterministic, so that a second one that is given the same numbers takes the same steps and makes the same choice.
+units of the budget and, where it was needed, the squared error (both as hexadecimal floats, exact). One for every run of an
+assignment with a third label (a byte a node), and one for every estimate by backward passes: what it was asked for, and the
+squared error of each node, or null where there was none to be had. The search itself is deterministic, so that a second one
+that is given the same numbers takes the same steps and makes the same choice.
 
 Lines count for the search whose description stands before them; those of other searches are left where they are. A line
 that was cut off when the process ended is passed over.
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 __all__ = ["Journal", "Measured"]
@@ -41,12 +44,14 @@ class Journal:
         self._search = search
         self._file: TextIO | None = None
         self._held: dict[tuple[bytes, int], Measured] = {}
+        self._labelled: dict[tuple[bytes, int], float] = {}
+        self._estimates: dict[str, dict[str, float] | None] = {}
         self._torn = False
         if path.exists():
             self._read()
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._held) + len(self._labelled) + len(self._estimates)
 
     def get(self, low: bytes, sample: int) -> Measured | None:
         """What was measured; None if nothing was."""
@@ -58,6 +63,33 @@ class Journal:
         excess, squared = measured
         written = None if squared is None else squared.hex()
         self._write({"low": low.hex(), "sample": sample, "excess": excess.hex(), "squared": written})
+
+    def labelled(self, labels: bytes, sample: int) -> float | None:
+        """The error of an assignment of more than two labels; None if it was not measured."""
+        return self._labelled.get((labels, sample))
+
+    def add_labelled(self, labels: bytes, sample: int, excess: float) -> None:
+        """Writes the error of an assignment of more than two labels down at once."""
+        self._labelled[labels, sample] = excess
+        self._write({"labels": labels.hex(), "sample": sample, "excess": excess.hex()})
+
+    def has_estimate(self, asked: Mapping[str, Any]) -> bool:
+        """Whether backward passes have answered this (plain numbers, strings and lists)."""
+        return _question(asked) in self._estimates
+
+    def estimate(self, asked: Mapping[str, Any]) -> dict[str, float] | None:
+        """What they answered: squared errors by node; None where there were none to be had.
+
+        Raises:
+            KeyError: they have not.
+        """
+        return self._estimates[_question(asked)]
+
+    def add_estimate(self, asked: Mapping[str, Any], squared: Mapping[str, float] | None) -> None:
+        """Writes an answer of backward passes down at once."""
+        self._estimates[_question(asked)] = None if squared is None else dict(squared)
+        written = None if squared is None else {name: value.hex() for name, value in squared.items()}
+        self._write({"asked": dict(asked), "estimate": written})
 
     def close(self) -> None:
         """Ends it; the file stays for whoever goes on from here."""
@@ -102,11 +134,23 @@ class Journal:
 
     def _take(self, line: dict[str, Any]) -> None:
         try:
+            if "estimate" in line:
+                held = line["estimate"]
+                numbers = None if held is None else {str(name): float.fromhex(value) for name, value in held.items()}
+                self._estimates[_question(line["asked"])] = numbers
+                return
+            place, excess = int(line["sample"]), float.fromhex(line["excess"])
+            if "labels" in line:
+                self._labelled[bytes.fromhex(line["labels"]), place] = excess
+                return
             squared = line["squared"]
-            measured = float.fromhex(line["excess"]), None if squared is None else float.fromhex(squared)
-            self._held[bytes.fromhex(line["low"]), int(line["sample"])] = measured
-        except (KeyError, TypeError, ValueError):
+            self._held[bytes.fromhex(line["low"]), place] = excess, None if squared is None else float.fromhex(squared)
+        except (AttributeError, KeyError, TypeError, ValueError):
             return  # measured again
+
+
+def _question(asked: Mapping[str, Any]) -> str:
+    return json.dumps(asked, sort_keys=True)
 
 
 def _parsed(raw: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.case.formats.loader import call
+from parityscope.case.limits import TWO_SIDED
 from parityscope.case.policy import budgets_for
 from parityscope.comparison import can_be_scores, measure_pair, measurements
 from parityscope.comparison.rows import aligner
@@ -34,7 +35,6 @@ __all__ = ["FLOOR_SHARE", "Yardstick", "excess", "relative_error", "squared_erro
 
 FLOOR_SHARE = 1e-3  # chosen: 60 dB below the loudest sample
 _OF_SCORES = frozenset({"top1_agreement", "top5_agreement", "kl_mean", "kl_max"})
-_SIZES = {"mean_error": 0.0, "norm_ratio": 1.0}  # two-sided: the limit is a distance from this
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,8 +153,8 @@ def _term(budget: Budget, reference: np.ndarray, candidate: np.ndarray, floor: f
         return None
     if budget.metric == "snr_db":  # equal tensors have an infinite one: an amplitude ratio takes the difference's place
         return 0.0 if found.value == math.inf else 10.0 ** ((budget.limit - found.value) / 20.0)
-    if budget.metric in _SIZES:
-        return _over(abs(found.value - _SIZES[budget.metric]), 0.0, budget.limit)
+    if budget.metric in TWO_SIDED:
+        return _over(abs(found.value - TWO_SIDED[budget.metric]), 0.0, budget.limit)
     own = measurements(measure_pair(reference, reference, channel_axis=None, as_scores=scores))
     return _over(found.value, own[budget.metric].value, budget.limit)
 

@@ -5,28 +5,33 @@ read (low if all of it is), as in the model that is written. A value is one tens
 needs one Cast down if it is full and any consumer is low, one Cast up if it is low and any consumer is full, however
 many consumers there are. Constants need none (each side has its own copy), nor what comes from integers without being
 rounded (compressed weights), nor what only steers an operator. Inputs and outputs of the model are FP32.
+
+If, Loop or Scan is one vertex; where nodes inside decide for themselves they are vertices of their own behind it, and it
+stands for its border: what enters a body comes from it, and what a body gives goes to it.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._graphs import constant_tensor
+from parityscope.arithmetic._graphs import bodies, constant_tensor
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.sites import exact_uses, is_float
 from parityscope.case.graph import computing, dependencies, node_name
 from parityscope.repairs.search.costs import cast_seconds, flops_of, roofline, shape_of
+from parityscope.repairs.search.inside import flops_within, size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import onnx_ir as ir
 
     from parityscope.repairs.search.costs import Hardware, Times
+    from parityscope.repairs.search.inside import Sizes
 
 __all__ = ["OUTSIDE", "Network", "Price", "Vertex", "Wire", "network_of", "price", "resolved"]
 
@@ -79,28 +84,29 @@ def network_of(
     shapes: Mapping[str, Sequence[int]],
     hardware: Hardware,
     measured: Mapping[str, Times],
+    sizes: Sizes | None = None,
 ) -> Network:
     """The network of `model`, whose nodes have unique names; `decisions` are those that can be low, by name.
 
-    `shapes` gives the dimensions of tensors on one sample; a tensor without a known shape costs nothing to cast but
-    the overhead. `measured` times take the place of the roofline.
+    `shapes` gives the dimensions of tensors on one sample, `sizes` what bodies compute on it; a tensor of which neither is
+    known costs nothing to cast but the overhead. `measured` times take the place of the roofline.
     """
     infer_types(model)
     place = {name: index for index, name in enumerate(decisions)}
-    numbers: dict[ir.Node, int] = {}
+    drawing = _Drawing(shapes=shapes, sizes=sizes or {})
     vertices: list[Vertex] = []
-    exact: set[ir.Value] = set()
-    for index, node in enumerate(computing(model)):
-        name = node_name(node, index)
-        reads = [value for value in dependencies(node) if _flows(value) and value not in exact]
+    for node, name in _named(model, place):
+        drawing.parted.update([node] if _divides(node, place) else [])
+        reads = [value for value in drawing.reads(node) if _flows(value) and value not in drawing.exact]
         if name not in place and not (reads and any(is_float(value) for value in node.outputs)):
-            exact.update(node.outputs)
+            drawing.exact.update(node.outputs)
             continue
-        sources = tuple(dict.fromkeys(_producer(value, numbers) for value in reads))
-        numbers[node] = len(vertices)
-        flops = flops_of(node, shapes)
+        sources = tuple(dict.fromkeys(drawing.producer(value) for value in reads))
+        drawing.enter(node, len(vertices))
+        within = size_of(node.outputs[0], drawing.sizes) is not None
+        flops = flops_within(node, drawing.sizes) if within else flops_of(node, shapes)
         touched = [*(value for value in node.inputs if value is not None), *node.outputs]
-        elements = sum(_elements(value, shapes) for value in touched if is_float(value))
+        elements = sum(drawing.elements(value) for value in touched if is_float(value))
         vertices.append(
             Vertex(
                 name=name,
@@ -112,7 +118,7 @@ def network_of(
             )
         )
     whole = sum(vertex.times.full for vertex in vertices)
-    wires = _wires(model, numbers, exact, lambda value: cast_seconds(_elements(value, shapes), hardware, whole))
+    wires = _wires(model, drawing, lambda value: cast_seconds(drawing.elements(value), hardware, whole))
     return Network(vertices=tuple(vertices), wires=tuple(wires), decisions=len(place))
 
 
@@ -144,27 +150,87 @@ def price(network: Network, low: np.ndarray, *, vertices: bool = False) -> Price
     return Price(seconds=seconds, flops=kept / total if total else 0.0, casts=casts)
 
 
-def _wires(
-    model: ir.Model,
-    numbers: Mapping[ir.Node, int],
-    exact: Collection[ir.Value],
-    cast: Callable[[ir.Value], float],
-) -> list[Wire]:
+@dataclass(slots=True, kw_only=True)
+class _Drawing:
+    """What is known while vertices are made: their numbers by node, and which of them are borders of their bodies (`parted`).
+
+    `carriers` are the inputs of such bodies, `given` their outputs, with the number of the vertex around them; `exact` what
+    is never rounded.
+    """
+
+    shapes: Mapping[str, Sequence[int]]
+    sizes: Sizes
+    numbers: dict[ir.Node, int] = field(default_factory=dict)
+    parted: set[ir.Node] = field(default_factory=set)
+    carriers: dict[ir.Value, int] = field(default_factory=dict)
+    given: list[tuple[ir.Value, int]] = field(default_factory=list)
+    exact: set[ir.Value] = field(default_factory=set)
+
+    def enter(self, node: ir.Node, number: int) -> None:
+        """Makes a node the vertex `number`, and the border of its bodies where the nodes inside are vertices too."""
+        self.numbers[node] = number
+        for body in bodies(node) if node in self.parted else ():
+            self.carriers.update(dict.fromkeys(body.inputs, number))
+            self.given.extend((value, number) for value in body.outputs)
+
+    def reads(self, node: ir.Node) -> list[ir.Value]:
+        """What a vertex depends on; what is captured by bodies whose nodes are vertices is theirs."""
+        return (
+            [value for value in node.inputs if value is not None] if node in self.parted else list(dependencies(node))
+        )
+
+    def producer(self, value: ir.Value) -> int:
+        """The vertex that gives a value."""
+        node = value.producer()
+        return self.carriers.get(value, OUTSIDE) if node is None else self.numbers.get(node, OUTSIDE)
+
+    def elements(self, value: ir.Value) -> int:
+        """The number of elements; 0 where nobody knows it."""
+        size = size_of(value, self.sizes)
+        if size is not None:
+            return round(size.elements)
+        shape = shape_of(value, self.shapes)
+        return 0 if shape is None else math.prod(shape)
+
+
+def _named(model: ir.Model, place: Mapping[str, int]) -> Iterator[tuple[ir.Node, str]]:
+    """The nodes that may be vertices, with their names; those inside a node that is divided right behind it."""
+    for index, node in enumerate(computing(model)):
+        yield node, node_name(node, index)
+        yield from _inner(node, place)
+
+
+def _inner(node: ir.Node, place: Mapping[str, int]) -> Iterator[tuple[ir.Node, str]]:
+    if _divides(node, place):
+        for body in bodies(node):
+            for inner in body:
+                if inner.op_type != "Constant":
+                    yield inner, inner.name or ""
+                    yield from _inner(inner, place)
+
+
+def _divides(node: ir.Node, place: Mapping[str, int]) -> bool:
+    """Whether a node inside this one, however deep, decides."""
+    return any(inner.name in place or _divides(inner, place) for body in bodies(node) for inner in body)
+
+
+def _wires(model: ir.Model, drawing: _Drawing, cast: Callable[[ir.Value], float]) -> list[Wire]:
     kept = exact_uses(model)
     readers: dict[ir.Value, list[int]] = {}
-    for node, number in numbers.items():
+    for node, number in drawing.numbers.items():
         steering = {value for index, value in enumerate(node.inputs) if (node, index) in kept}
         data = {value for index, value in enumerate(node.inputs) if (node, index) not in kept}
-        for value in dependencies(node):
-            if _flows(value) and value not in exact and (value in data or value not in steering):
+        for value in drawing.reads(node):
+            if _flows(value) and value not in drawing.exact and (value in data or value not in steering):
                 readers.setdefault(value, []).append(number)
-    for value in model.graph.outputs:
+    outputs = [(value, OUTSIDE) for value in model.graph.outputs]
+    for value, number in [*drawing.given, *outputs]:
         if _flows(value):
-            readers.setdefault(value, []).append(OUTSIDE)
+            readers.setdefault(value, []).append(number)
     return [
         Wire(
             tensor=str(value.name),
-            producer=_producer(value, numbers),
+            producer=drawing.producer(value),
             consumers=tuple(dict.fromkeys(found)),
             cast=cast(value),
         )
@@ -175,14 +241,3 @@ def _wires(
 def _flows(value: ir.Value) -> bool:
     """Whether a value is a float that is computed or fed."""
     return is_float(value) and constant_tensor(value) is None
-
-
-def _producer(value: ir.Value, numbers: Mapping[ir.Node, int]) -> int:
-    node = value.producer()
-    return OUTSIDE if node is None else numbers.get(node, OUTSIDE)
-
-
-def _elements(value: ir.Value, shapes: Mapping[str, Sequence[int]]) -> int:
-    """The number of elements; 0 where nobody knows it."""
-    shape = shape_of(value, shapes)
-    return 0 if shape is None else math.prod(shape)

@@ -3,7 +3,8 @@
 Errors against budgets are taken from the reference model's own outputs; sensitivities from the switchable graph with
 nothing low, whose bits are those of the plain model without an optimizer, so that FP32 noise is no part of them.
 The same assignment is never run twice on a sample. When the time or the number of evaluations is used up, `Spent` is
-raised.
+raised. What was run is written into the journal at once, and what the journal of an interrupted search holds is not run
+again; both count alike.
 
 Of many samples a few decide. Those with the largest errors in the probes are *active*: sensitivities are measured on
 them, and other assignments are run on them alone, until one sample misses the budget, which the next assignment is tried
@@ -21,16 +22,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.repairs.search.judging import excess, squared_error
-from parityscope.repairs.search.reverse import cost
+from parityscope.repairs.search.reverse import Estimate, cost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from parityscope.backends._ort_running import Run
     from parityscope.backends.switching import Switchboard
     from parityscope.case import Sample
     from parityscope.repairs.search.journal import Journal, Measured
     from parityscope.repairs.search.judging import Yardstick
-    from parityscope.repairs.search.reverse import Estimate, Reverse
+    from parityscope.repairs.search.reverse import Reverse
 
 __all__ = ["ACTIVE", "Oracle", "Reading", "Spent"]
 
@@ -97,12 +99,14 @@ class Oracle:
         self._asked: set[tuple[bytes, int, bool]] = set()
         self._reversed = 0.0
         self._known: dict[bytes, dict[int, Measured]] = {}
+        self._labelled: dict[bytes, dict[int, float]] = {}
         self._plain: dict[int, Mapping[str, np.ndarray]] = {}
 
     @property
     def passes(self) -> float:
-        """What was spent: runs of the switchable graph, an earlier search's among them, divided by the search samples."""
-        return (len(self._asked) + self._reversed) / len(self._samples)
+        """What was spent: runs on a sample, an earlier search's among them, divided by the search samples."""
+        labelled = sum(len(held) for held in self._labelled.values())
+        return (len(self._asked) + labelled + self._reversed) / len(self._samples)
 
     @property
     def samples(self) -> int:
@@ -163,12 +167,45 @@ class Oracle:
         if self.count + price > self._most or self._clock() >= self._deadline:
             return None
         places = sorted(self._active)
-        plain = [self._plain_outputs(place) for place in places]
-        found = reverse.estimate([self._samples[place] for place in places], plain, needed)
+        found = self._answered(reverse, needed, places)
         if found is not None:
             self.count += price
             self._reversed += price * len(places)
         return found
+
+    def labelled(self, labels: np.ndarray, limit: float, opened: Callable[[], Run]) -> float:
+        """The worst excess of an assignment of more than two labels, on all samples up to the first beyond `limit`.
+
+        labels: int, (nodes,), each below 256. `opened` gives what runs it, and is asked only if something is to be run.
+
+        Raises:
+            Spent: the search has used up what it was given.
+            ParityError: the runtime fails.
+        """
+        key = labels.astype(np.uint8).tobytes()
+        if key not in self._labelled:
+            self._spend()
+            self._labelled[key] = {}
+        held, run = self._labelled[key], None
+        for place in (*self._active, *self._others()):
+            over = held.get(place)
+            if over is None and self._journal is not None:
+                over = self._journal.labelled(key, place)
+                self.resumed += over is not None
+            if over is None:
+                run = opened() if run is None else run
+                over = excess(self._held, self._references[place], run(self._samples[place].arrays))
+                self.runs += 1
+                if self._journal is not None:
+                    self._journal.add_labelled(key, place, over)
+            held[place] = over
+            if not over <= limit:
+                break
+        return max(held.values())
+
+    def rest(self) -> None:
+        """Gives back the memory of the switchable graph until something is to be run."""
+        self._board.close()
 
     def plain_excess(self) -> float:
         """The worst excess with nothing low: what FP32 itself misses of the budget."""
@@ -208,11 +245,28 @@ class Oracle:
         key = _key(low)
         if key in self._counted:
             return False
+        self._spend()
+        self._counted.add(key)
+        return True
+
+    def _spend(self) -> None:
         if self.count >= self._most or self._clock() >= self._deadline:
             raise Spent
-        self._counted.add(key)
         self.count += 1
-        return True
+
+    def _answered(self, reverse: Reverse, needed: int, places: list[int]) -> Estimate | None:
+        """What backward passes say of the samples at `places`, or have said before the search was interrupted."""
+        asked = {} if self._journal is None else {**reverse.asked(), "needed": needed, "places": places}
+        if self._journal is not None and self._journal.has_estimate(asked):
+            squared = self._journal.estimate(asked)
+            self.resumed += len(places)
+            return None if squared is None else Estimate(squared=squared)
+        plain = [self._plain_outputs(place) for place in places]
+        found = reverse.estimate([self._samples[place] for place in places], plain, needed)
+        self.runs += len(places)
+        if self._journal is not None:
+            self._journal.add_estimate(asked, None if found is None else found.squared)
+        return found
 
     def _measured(self, low: np.ndarray, place: int, *, squared: bool) -> Measured:
         key = _key(low)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.float8 import IN_FP8
 from parityscope.backends._onnxruntime import open_path
-from parityscope.backends.recording import tensor_shapes
+from parityscope.backends.sizing import tensor_shapes
 from parityscope.backends.switching import Switchboard
 from parityscope.case.repeats import repeats_of
 from parityscope.errors import ParityError
@@ -24,6 +24,7 @@ from parityscope.repairs.search.finding import Finder
 from parityscope.repairs.search.folding import worst_all_low
 from parityscope.repairs.search.fp8 import product_scales, with_products
 from parityscope.repairs.search.front import pareto
+from parityscope.repairs.search.inside import sizes_within
 from parityscope.repairs.search.journal import Journal
 from parityscope.repairs.search.judging import yardstick
 from parityscope.repairs.search.network import network_of
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from parityscope.arithmetic.float8 import Scalings
-    from parityscope.backends._onnxruntime import Run
+    from parityscope.backends._ort_running import Run
     from parityscope.backends.recording import Progress
     from parityscope.case import Inputs, Model, Sample
     from parityscope.repairs.search.judging import Yardstick
@@ -96,9 +97,11 @@ def prepare(task: Task, folder: Path, progress: Progress) -> Work:
         folder=screened.model.path.parent,
         products=products,
         full=task.labels.full,
+        # A runtime that converts a file in FP32 has no settings for single nodes inside If, Loop and Scan.
+        inside=task.typed,
     )
     names = [node.name for node in board.graph.nodes]
-    network = _network(task, screened.model, samples[0], names, products)
+    network = _network(task, screened.model, samples, names, products)
     journal = None if task.journal is None else Journal(task.journal, _described(task, screened.model, search, held))
     oracle = Oracle(
         board,
@@ -158,7 +161,7 @@ def reference_of(task: Task) -> Run:
 
 def outcome_of(work: Work, verdict: Verdict, statement: str) -> Outcome:
     """The outcome with everything that is known whatever was chosen."""
-    trail = tuple(work.finder.trail)
+    trail = (*work.finder.trail, *work.finder.offers)
     sensed = work.finder.sensed
     before = work.screened.evaluations + (not math.isnan(work.original))
     first = next((point.excess for point in trail if point.step == "all low"), math.nan)
@@ -227,7 +230,7 @@ def _described(task: Task, model: Model, search: Inputs, held: Yardstick) -> str
     files = [Path(one.text.rpartition(":")[0]) for one in task.functions.values()]
     facts = {
         "versions": [version, onnxruntime.__version__, platform.machine()],
-        "model": [task.model.sha256, model.sha256, task.low, task.threads],
+        "model": [task.model.sha256, model.sha256, task.low, task.typed, task.threads],
         "inputs": [search.sha256, list(search.indices)],
         "scaled": margin_of(task, len(search)).hex() if task.labels.eighths else "",
         "budgets": [[one.output, one.metric, one.limit.hex()] for one in task.budgets],
@@ -240,11 +243,11 @@ def _described(task: Task, model: Model, search: Inputs, held: Yardstick) -> str
 
 
 def _network(
-    task: Task, model: Model, sample: Sample, everything: list[str], products: Mapping[str, Scalings]
+    task: Task, model: Model, samples: list[Sample], everything: list[str], products: Mapping[str, Scalings]
 ) -> Network:
-    graph = model.graph()
+    graph, sample = model.graph(), samples[0]
     decisions = [name for name in everything if not (name.endswith(IN_FP8) and name.removesuffix(IN_FP8) in products)]
-    names = {node.name for node in graph.graph}
+    names = {node.name for node in graph.graph.all_nodes()}
     unknown = [name for name in decisions if name not in names]
     if unknown:
         raise ParityError(
@@ -256,7 +259,8 @@ def _network(
     shapes |= {name: array.shape for name, array in sample.arrays.items()}
     hardware = H200 if task.labels.full == "f32" else replace(H200, full=H200.tf32)
     measured = read_profile(task.profile, task.labels.storage) if task.profile is not None else {}
-    network = network_of(graph, decisions, shapes, hardware, measured)
+    sizes = sizes_within(model, samples, task.threads) if task.typed else {}
+    network = network_of(graph, decisions, shapes, hardware, measured, sizes)
     if not products:
         return network
     places = {name: place for place, name in enumerate(everything)}

@@ -136,7 +136,7 @@ class _Work:
         clipped = [str(edit.details.get("tensor")) for edit in edits if edit.repair == _SATURATE]
         harmless = {*clipped, *(f"{tensor}{CLIPPED}" for tensor in clipped)}
         low, threads = self.task.labels.storage, max(1, self.task.threads or 2)
-        within = flagged_within(model, self.search, ranges, low, self.margin, threads)
+        within = flagged_within(model, self.search, ranges, low, self.margin, threads, apart=self.task.typed)
         found = flagged(graph, ranges, low, self.margin, unwritable, within)
         return tuple(flag for flag in found if not (self.saturates(flag, self.margin) and flag.tensor in harmless))
 

@@ -165,7 +165,8 @@ class Outcome:
     """What a search found. `front` is the Pareto front of `trail`, cheapest first; `chosen` one of them.
 
     `scales` are those of the computed operands of what is in FP8, by product and input.
-    `runs` counts runs of the switchable graph on one sample, `resumed` those that an interrupted search had made before.
+    `runs` counts runs on one sample (of the switchable graph, of an assignment with BF16, of backward passes), `resumed`
+    those that an interrupted search had made before.
     `passes` is what all of them cost, in evaluations of all search samples (an assignment is not run on a sample that
     decides nothing), and `excused` what of it went into sensitivities and flagged nodes; `screens` counts FP32 runs over
     all search samples: the reference, and a screen for each range repair that was tried.

@@ -71,6 +71,10 @@ class Reverse:
     passes: int = PASSES
     products: Mapping[str, Scalings] = field(default_factory=lambda: MappingProxyType({}))
 
+    def asked(self) -> dict[str, str | int]:
+        """What an answer depends on, beside the model and the samples."""
+        return {"low": self.low, "passes": self.passes, "seed": self.seed}
+
     def estimate(
         self, samples: Sequence[Sample], plain: Sequence[Mapping[str, np.ndarray]], needed: int = 1
     ) -> Estimate | None:
@@ -112,7 +116,7 @@ class Reverse:
         run = open_session(made.model, threads=self.threads, optimization=level, folder=self.folder)
         total = np.zeros(len(made.nodes))
         for sample, plain in pairs:
-            if {name for name, array in plain.items() if array.dtype.kind == "f"} != set(made.seeds):
+            if {name for name, array in plain.items() if array.dtype.kind == "f" and array.size} != set(made.seeds):
                 raise ParityError("an output is of floats other than float32", fix="measure its error directly")
             for _ in range(self.passes // made.passes):
                 seeds = {f"{SEEDS}{name}": self._seed(made.passes, name, plain[name], random) for name in made.seeds}

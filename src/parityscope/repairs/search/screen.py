@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.arithmetic import format_named
 from parityscope.arithmetic._graphs import constant_tensor
+from parityscope.arithmetic._switching import inner_nodes
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.sites import exact_uses, is_float
 from parityscope.case.graph import computing, node_name
@@ -65,10 +66,10 @@ def flagged(
     unwritable: Collection[str] = (),
     within: Mapping[str, Flag] = _NONE,
 ) -> tuple[Flag, ...]:
-    """The nodes of the main graph that must stay in full precision, each once, in topological order.
+    """The nodes that must stay in full precision, each once, in topological order, those of bodies behind the one around.
 
     `model` has uniquely named nodes; `margin` is by how much another sample may exceed the ranges seen; `unwritable`
-    are the nodes whose operator has no such format; `within` are flags of nodes with bodies (`within.flagged_within`).
+    are the nodes whose operator has no such format; `within` are flags that bodies raise (`within.flagged_within`).
     """
     infer_types(model)
     number_format = format_named(low)
@@ -86,6 +87,10 @@ def flagged(
             *([within[name]] if name in within else []),
         )
         found.extend(reasons[:1])
+        for inner in inner_nodes(node):
+            own = inner.name or ""
+            beside = (*_by_operator(inner, own, unwritable, number_format), *([within[own]] if own in within else []))
+            found.extend(beside[:1])
     return tuple(found)
 
 

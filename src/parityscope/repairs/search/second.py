@@ -4,13 +4,14 @@ BF16 has FP32's range and is as fast as FP16: a node that is kept in FP32 becaus
 its coarser rounding (2^-9 against 2^-12) fits into the budget. Its squared sensitivities come from backward passes with
 BF16's roundings (`reverse`); a node of which none are known is offered BF16 only if it is kept. Labellings that are
 cheaper by the cost model come from `expanding` for growing prices on error, and from "all that is kept in BF16"; the cheapest
-that is predicted to meet the target is evaluated first, as the model that would be written, de-typed, on all search
-samples.
+that is predicted to meet the target is evaluated first, as the model that would be written, de-typed, on the search samples up
+to the first that misses the target.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,16 +22,16 @@ from parityscope.arithmetic.typed import typed_model
 from parityscope.backends._onnxruntime import open_session
 from parityscope.repairs.search.expanding import BF16, F16, F32, LABELS, expanded, label_price, resolved_labels
 from parityscope.repairs.search.fp8 import chosen_products
-from parityscope.repairs.search.judging import excess
+from parityscope.repairs.search.oracle import Spent
+from parityscope.repairs.search.writing import typed_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from parityscope.arithmetic.float8 import Scalings
-    from parityscope.backends._onnxruntime import Run
-    from parityscope.case import Inputs, Model
+    from parityscope.backends._ort_running import Run
+    from parityscope.case import Model
     from parityscope.repairs.search.finding import Finder
-    from parityscope.repairs.search.judging import Yardstick
     from parityscope.repairs.search.records import Flag, Kept, Point
 
 __all__ = ["Second", "in_bf16", "offered"]
@@ -46,9 +47,6 @@ class Second:
     """What labellings need beside what the finder knows."""
 
     model: Model
-    search: Inputs
-    reference: Run
-    held: Yardstick
     products: Mapping[str, Scalings]
     unwritable: Iterable[str]
     threads: int
@@ -56,13 +54,19 @@ class Second:
 
 
 def offered(finder: Finder, point: Point, target: float, second: Second) -> tuple[Point, frozenset[str]]:
-    """The point with some nodes in BF16 where that is cheaper and meets the target, and their names; else itself."""
+    """The point with some nodes in BF16 where that is cheaper and meets the target, and their names; else itself.
+
+    It is itself, too, where time or evaluations do not reach for more.
+    """
     names = finder.oracle.names
     start = np.array([F32 if name in set(point.kept) else F16 for name in names], np.intp)
     squared = _squared(finder, start, second)
     for labels in _candidates(finder, start, squared, target, point.seconds)[:_EVALUATED]:
-        finder.oracle.count += 1
-        worst = _worst(names, labels, second)
+        try:
+            worst = finder.oracle.labelled(labels, target, partial(_opened, names, labels, second))
+        except Spent:
+            finder.spent = True
+            break
         if worst <= target:
             cost = label_price(finder.network, labels)
             kept = tuple(name for name, label in zip(names, labels, strict=True) if label != F16)
@@ -76,7 +80,7 @@ def offered(finder: Finder, point: Point, target: float, second: Second) -> tupl
                 flops=cost.flops,
                 casts=cost.casts,
             )
-            finder.trail.append(chosen)
+            finder.offers[chosen] = brain
             return chosen, brain
     return point, frozenset()
 
@@ -99,7 +103,9 @@ def _squared(finder: Finder, start: np.ndarray, second: Second) -> np.ndarray:
     if finder.sensed is not None:
         squared[F16] = finder.sensed.squared
     squared[F16, finder.pinned & (start != F16)] = np.inf
+    before = finder.oracle.passes
     estimate = finder.oracle.estimated(replace(finder.reverse, low="bf16")) if finder.reverse is not None else None
+    finder.excused += finder.oracle.passes - before
     known = estimate.squared if estimate is not None else {}
     unwritable = set(second.unwritable)
     for place, name in enumerate(names):
@@ -137,19 +143,14 @@ def _candidates(
     return [labels for _, labels in sorted(told.values(), key=lambda one: one[0])]
 
 
-def _worst(names: Sequence[str], labels: np.ndarray, second: Second) -> float:
-    """The worst excess on the search samples of the model that would be written."""
+def _opened(names: Sequence[str], labels: np.ndarray, second: Second) -> Run:
+    """A session of the model that would be written, de-typed."""
     kept = {name: LABELS[label] for name, label in zip(names, labels, strict=True) if label != F16}
     eighths = chosen_products(second.products, kept)
     nodes = {name: held for name, held in kept.items() if not name.endswith(IN_FP8)}
     graph = second.model.graph()
-    deciding = typed_model(second.model.graph(), "f16", {}, products=eighths).formats
-    made = typed_model(graph, "f16", {name: held for name, held in nodes.items() if name in deciding}, products=eighths)
+    deciding = typed_names(second.model.graph(), "f16", eighths)
+    nodes = {name: held for name, held in nodes.items() if name in deciding}
+    made = typed_model(graph, "f16", nodes, products=eighths, inside=True)
     held = detype(made.model) if second.full == "f32" else simulate(made.model, second.full)
-    run = open_session(held.model, threads=second.threads, folder=second.model.path.parent)
-    return max(_excesses(run, second))
-
-
-def _excesses(run: Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]], second: Second) -> Iterable[float]:
-    for sample in second.search:
-        yield excess(second.held, second.reference(sample.arrays), run(sample.arrays))
+    return open_session(held.model, threads=second.threads, folder=second.model.path.parent)

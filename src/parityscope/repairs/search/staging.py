@@ -1,14 +1,17 @@
-"""The copy that is worked on: range repairs applied, every node named, written to a scratch folder and read again.
+"""The copy that is worked on: functions inlined, range repairs applied, nodes named, written to a scratch folder, read again.
 
 `parityscope.case.graph.node_name` gives nodes without a name one from their place; in the copy these names are written
 down, and names that several nodes share are told apart, so that a node is called the same before and after Casts are
-put in.
+put in. Nodes in the bodies of If, Loop and Scan are named too, after the node around them where they have no name.
 """
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from parityscope.arithmetic._graphs import bodies, divided
 from parityscope.case.graph import computing, node_name
 from parityscope.case.model import load_model
 from parityscope.errors import ParityError
@@ -17,7 +20,6 @@ from parityscope.repairs import repairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
     import onnx_ir as ir
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["applied", "finding_of", "save", "staged"]
 
+_BLOCK = 1 << 20  # bytes that are copied at a time. Chosen
 _INLINE_LIMIT = 1 << 30  # bytes of weights; protobuf ends at 2 GB, graph and names included
 
 
@@ -43,11 +46,12 @@ def finding_of(code: str, details: dict[str, Any], claim: str = "") -> Finding:
 
 
 def applied(model: ir.Model, edits: Iterable[Edit]) -> ir.Model:
-    """`model` with unique node names and these repairs, edited in place.
+    """`model` with its functions inlined, unique node names and these repairs, edited in place.
 
     Raises:
         ParityError: a repair does not exist or cannot be applied where it says.
     """
+    _inline(model)
     _name_nodes(model)
     known = repairs()
     for edit in edits:
@@ -69,17 +73,62 @@ def staged(model: Model, edits: tuple[Edit, ...], folder: Path, name: str = "sta
 
 
 def save(model: ir.Model, path: Path) -> None:
-    """Writes a model, with its weights beside it (`<name>.onnx.data`) where they are too much for one file."""
+    """Writes a model, with its weights beside it where they are too much for one file.
+
+    Files of weights are copied into the folder once, for all models that are written there; weights that are made go into
+    `<name>.onnx.data` where they are too much.
+    """
     import onnx_ir as ir
 
-    size = sum(value.const_value.nbytes for value in model.graph.initializers.values() if value.const_value is not None)
-    if size > _INLINE_LIMIT:
+    held = [(value, value.const_value) for value in model.graph.initializers.values() if value.const_value is not None]
+    if sum(tensor.nbytes for _, tensor in held) <= _INLINE_LIMIT:
+        for value, tensor in held:
+            if isinstance(tensor, ir.ExternalTensor):
+                value.const_value = ir.tensor(tensor.numpy().copy(), name=value.name)
+        ir.save(model, path)
+    elif sum(tensor.nbytes for _, tensor in held if not isinstance(tensor, ir.ExternalTensor)) > _INLINE_LIMIT:
         ir.save(model, path, external_data=f"{path.name}.data")
-        return
-    for value in model.graph.initializers.values():
-        if isinstance(value.const_value, ir.ExternalTensor):
-            value.const_value = ir.tensor(value.const_value.numpy().copy(), name=value.name)
-    ir.save(model, path)
+    else:
+        for value, tensor in held:
+            if isinstance(tensor, ir.ExternalTensor):
+                value.const_value = _beside(tensor, path.parent)
+        ir.save(model, path)
+
+
+def _beside(tensor: ir.ExternalTensor, folder: Path) -> ir.ExternalTensor:
+    """The same numbers in a file of `folder`. A copy: readers of models follow no links out of the model's folder."""
+    import onnx_ir as ir
+
+    file = Path(tensor.path)
+    facts = file.stat()
+    name = f"weights-{facts.st_dev}-{facts.st_ino}.bin"
+    if file.parent.resolve() == folder.resolve():
+        name = file.name
+    elif not (folder / name).exists():
+        _copy(file, folder / name)
+    return ir.ExternalTensor(
+        name, tensor.offset, tensor.length, tensor.dtype, shape=tensor.shape, name=tensor.name or "", base_dir=folder
+    )
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copies a file; blocks of zeros become holes, which take no room where the file system has them."""
+    nothing = bytes(_BLOCK)
+    with source.open("rb") as read, target.open("wb") as written:
+        while block := read.read(_BLOCK):
+            if block == nothing:
+                written.seek(_BLOCK, os.SEEK_CUR)
+            else:
+                written.write(block)
+        written.truncate()
+
+
+def _inline(model: ir.Model) -> None:
+    """Puts the bodies of the model's functions in the place of the nodes that call them, so that each node has a format."""
+    from onnx_ir.passes import common
+
+    if model.functions:
+        common.InlinePass()(model)
 
 
 def _name_nodes(model: ir.Model) -> None:
@@ -91,3 +140,11 @@ def _name_nodes(model: ir.Model) -> None:
             name = f"{name}#{index}"
         node.name = name
         taken.add(name)
+    for around in divided(model.graph):
+        inside = (inner for body in bodies(around) for inner in body if inner.op_type != "Constant")
+        for index, inner in enumerate(inside):
+            name = inner.name or f"{around.name}/{inner.op_type}#{index}"
+            while name in taken:
+                name = f"{name}#{index}"
+            inner.name = name
+            taken.add(name)

@@ -1,20 +1,25 @@
-"""What lies inside the bodies of If, Loop and Scan, screened: such a node is in the low format as a whole, or not at all.
+"""What lies inside the bodies of If, Loop and Scan, screened.
 
-One FP32 run per sample of a copy that hands out the magnitudes of what bodies compute (`arithmetic.watching`). A node is
-flagged by the first thing inside it that would flag a node by itself (`screen`): a tensor beyond the range, or one that
-vanishes on its way to a pole; a constant that overflows, or vanishes as a whole; a tensor from outside that a body reads.
+One FP32 run per sample of a copy that hands out the magnitudes of what bodies compute (`arithmetic.watching`). A node inside
+is flagged for what would flag a node of the main graph (`screen`): a tensor beyond the range, or one that vanishes on its
+way to a pole; a constant that overflows, or vanishes as a whole; a tensor from outside that a body reads. What a body gives
+flags the node around it as well, which carries and gives that.
+
+Where nodes inside do not decide for themselves, the node around them is flagged by the first thing inside it.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.arithmetic import format_named
-from parityscope.arithmetic._graphs import constant_tensor
+from parityscope.arithmetic._graphs import bodies, constant_tensor, divided
 from parityscope.arithmetic._switching import inner_nodes
+from parityscope.arithmetic.movement import LOOPS, carried_end
 from parityscope.arithmetic.sites import exact_uses, is_float
 from parityscope.arithmetic.watching import watching
 from parityscope.backends._onnxruntime import open_session
@@ -25,7 +30,7 @@ from parityscope.repairs.search.records import Flag
 from parityscope.repairs.search.screen import vanishing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     import onnx_ir as ir
 
@@ -35,11 +40,23 @@ if TYPE_CHECKING:
 
 __all__ = ["flagged_within"]
 
+_Reason = tuple[str, str, bool]  # a name, a sentence without a subject, and whether the range is left as it stands
+
 
 def flagged_within(
-    model: Model, inputs: Inputs, ranges: Mapping[str, Range], low: str, margin: float, threads: int
+    model: Model,
+    inputs: Inputs,
+    ranges: Mapping[str, Range],
+    low: str,
+    margin: float,
+    threads: int,
+    *,
+    apart: bool = False,
 ) -> dict[str, Flag]:
-    """The nodes with bodies that must stay in full precision, by name; `ranges` are those of the main graph.
+    """The nodes that bodies say must stay in full precision, by name; `ranges` are those of the main graph.
+
+    `apart`: nodes inside If, Loop and Scan decide for themselves, by names that are unique in the model; otherwise nodes of
+    the main graph alone are flagged.
 
     Raises:
         ParityError: the reference cannot run.
@@ -47,25 +64,110 @@ def flagged_within(
     watched = watching(model.graph())
     if watched is None:
         return {}
-    number_format = format_named(low)
-    inside = _ranges(watched, inputs, threads, model)
-    known: dict[ir.Value, Range] = dict(inside)
+    known: dict[ir.Value, Range] = dict(_ranges(watched, inputs, threads, model))
     for node in watched.original.graph:
         known |= {value: ranges[str(value.name)] for value in node.outputs if str(value.name) in ranges}
-    exact = exact_uses(watched.original)
-    found = {}
+    screen = _Screen(known=known, exact=exact_uses(watched.original), number_format=format_named(low), margin=margin)
+    parted = set(divided(watched.original.graph)) if apart else set()
+    found: dict[str, Flag] = {}
     for index, node in enumerate(computing(watched.original)):
-        name = node_name(node, index)
-        reasons = (_reason(inner, known, exact, number_format, margin) for inner in inner_nodes(node))
-        poles = _poles(node, known, number_format)
-        first = next((one for one in (*reasons, *poles) if one is not None), None)
-        if first is not None:
-            inner, flag = first
-            text = f"inside it {inner} {flag}"
-            found[name] = Flag(
-                node=name, op_type=node.op_type, blame="activation", text=text, tensor="", value=math.nan
-            )
+        if bodies(node):
+            screen.around(node, node_name(node, index), parted, found)
     return found
+
+
+@dataclass(slots=True, kw_only=True)
+class _Screen:
+    """What is known of tensors, and the inputs that steer."""
+
+    known: dict[ir.Value, Range]
+    exact: frozenset[tuple[ir.Node, int]]
+    number_format: Format
+    margin: float
+
+    def around(self, node: ir.Node, name: str, parted: Collection[ir.Node], found: dict[str, Flag]) -> None:
+        """Flags a node with bodies; where it is among `parted` by what its bodies give, and the nodes inside besides."""
+        lost = vanishing(list(inner_nodes(node)), self.known.get, self.number_format)
+        if node not in parted:
+            reasons = (self.reason(inner) for inner in inner_nodes(node))
+            first = next((one for one in (*reasons, *self._gone(lost)) if one is not None), None)
+            if first is not None:
+                found[name] = _flag(node, name, f"inside it {first[0]} {first[1]}", overflows=first[2])
+            return
+        for body in bodies(node):
+            self._enter(node, body)
+            for inner in body:
+                reason = self.reason(inner) or next(self._gone(lost, inner), None)
+                if reason is not None:
+                    found[inner.name or ""] = _flag(inner, inner.name or "", f"it {reason[1]}", overflows=reason[2])
+                if bodies(inner):
+                    self.around(inner, inner.name or "", parted, found)
+            for value in body.outputs:
+                maker = value.producer()
+                reason = self._beyond(value, "gives") or next(
+                    self._gone({value: lost[value]} if value in lost else {}), None
+                )
+                if maker is not None and reason is not None:
+                    text = f"inside it {maker.name or maker.op_type} {reason[1]}"
+                    found.setdefault(name, _flag(node, name, text, overflows=reason[2]))
+
+    def reason(self, inner: ir.Node) -> _Reason | None:
+        """What is wrong with the range of what a node in a body reads or gives."""
+        name = inner.name or inner.op_type
+        title, most = self.number_format.title, self.number_format.largest
+        reads = [
+            value for index, value in enumerate(inner.inputs) if value is not None and (inner, index) not in self.exact
+        ]
+        for value in reads:
+            tensor = constant_tensor(value)
+            if tensor is not None and is_float(value):
+                size = np.abs(tensor.numpy().astype(np.float64))
+                finite = size[np.isfinite(size)]
+                if finite.size and finite.max() > most:
+                    return name, f"reads a constant {finite.max():.4g}, beyond {title}'s {most:.5g}", True
+                if finite.any() and finite.max() <= self.number_format.smallest_subnormal / 2:
+                    return name, f"reads a constant {finite.max():.3g}, which becomes 0 in {title}", True
+        for value, verb in [*((one, "gives") for one in inner.outputs), *((one, "reads") for one in reads)]:
+            found = self._beyond(value, verb)
+            if found is not None:
+                return name, found[1], found[2]
+        return None
+
+    def _beyond(self, value: ir.Value, verb: str) -> _Reason | None:
+        most = self.number_format.largest
+        held = self.known.get(value)
+        if held is None or not is_float(value) or held.largest * self.margin <= most:
+            return None
+        beyond = held.largest > most
+        where = "beyond" if beyond else f"within a factor {self.margin:g} of"
+        return "", f"{verb} {held.largest:.4g}, {where} {self.number_format.title}'s {most:.5g}", beyond
+
+    def _gone(self, lost: Mapping[ir.Value, float], node: ir.Node | None = None) -> Iterator[_Reason]:
+        """What vanishes on its way to a pole; of one node, what it reads or gives of that."""
+        for value, smallest in lost.items():
+            maker = value.producer()
+            if node is not None and maker is not node and value not in node.inputs:
+                continue
+            name = (maker.name or maker.op_type) if maker is not None else str(value.name)
+            verb = "gives" if node is None or maker is node else "reads"
+            way = "on its way to a denominator, logarithm or root"
+            yield name, f"{verb} {smallest:.3g}, which becomes 0 in {self.number_format.title} {way}", True
+
+    def _enter(self, node: ir.Node, body: ir.Graph) -> None:
+        """Says of the inputs of a body what is known of all that is fed to them."""
+        first_input, first_output = LOOPS.get(node.op_type, (0, 0))
+        for position, value in enumerate(body.inputs):
+            fed = [node.inputs[position] if position < len(node.inputs) else None]
+            if first_input <= position < carried_end(node, body):
+                fed.append(body.outputs[position - first_input + first_output])
+            held = [self.known[one] for one in fed if one is not None and one in self.known]
+            if held:
+                small = min((one.smallest for one in held if one.smallest), default=0.0)
+                self.known[value] = replace(held[0], largest=max(one.largest for one in held), smallest=small)
+
+
+def _flag(node: ir.Node, name: str, text: str, *, overflows: bool) -> Flag:
+    return Flag(node=name, op_type=node.op_type, blame="activation", text=text, overflows=overflows)
 
 
 def _ranges(watched: Watching, inputs: Inputs, threads: int, model: Model) -> dict[ir.Value, Range]:
@@ -74,7 +176,7 @@ def _ranges(watched: Watching, inputs: Inputs, threads: int, model: Model) -> di
     smallest = np.full(len(watched.tensors), np.inf)
     for sample in inputs:
         outputs = run(sample.arrays)
-        rows = np.array([outputs[one.output] for one in watched.tensors], np.float64).reshape(-1, 2)
+        rows = np.array([outputs[one.output] for one in watched.tensors], np.float64).reshape(-1, 4)
         largest, smallest = np.maximum(largest, rows[:, 0]), np.minimum(smallest, rows[:, 1])
     return {
         one.value: Range(
@@ -87,40 +189,3 @@ def _ranges(watched: Watching, inputs: Inputs, threads: int, model: Model) -> di
         )
         for one, high, small in zip(watched.tensors, largest, smallest, strict=True)
     }
-
-
-def _reason(
-    inner: ir.Node,
-    known: Mapping[ir.Value, Range],
-    exact: frozenset[tuple[ir.Node, int]],
-    number_format: Format,
-    margin: float,
-) -> tuple[str, str] | None:
-    """What is wrong with a node in a body: what it is called, and a sentence without a subject."""
-    name = inner.name or inner.op_type
-    title, most = number_format.title, number_format.largest
-    reads = [value for index, value in enumerate(inner.inputs) if value is not None and (inner, index) not in exact]
-    for value in reads:
-        tensor = constant_tensor(value)
-        if tensor is not None and is_float(value):
-            size = np.abs(tensor.numpy().astype(np.float64))
-            finite = size[np.isfinite(size)]
-            if finite.size and finite.max() > most:
-                return name, f"reads a constant {finite.max():.4g}, beyond {title}'s {most:.5g}"
-            if finite.any() and finite.max() <= number_format.smallest_subnormal / 2:
-                return name, f"reads a constant {finite.max():.3g}, which becomes 0 in {title}"
-    for value, verb in [*((one, "gives") for one in inner.outputs), *((one, "reads") for one in reads)]:
-        held = known.get(value)
-        if held is not None and is_float(value) and held.largest * margin > most:
-            where = "beyond" if held.largest > most else f"within a factor {margin:g} of"
-            return name, f"{verb} {held.largest:.4g}, {where} {title}'s {most:.5g}"
-    return None
-
-
-def _poles(node: ir.Node, known: Mapping[ir.Value, Range], number_format: Format) -> Iterator[tuple[str, str]]:
-    inside = list(inner_nodes(node))
-    for value, smallest in vanishing(inside, known.get, number_format).items():
-        maker = value.producer()
-        name = (maker.name or maker.op_type) if maker is not None else str(value.name)
-        way = "on its way to a denominator, logarithm or root"
-        yield name, f"gives {smallest:.3g}, which becomes 0 in {number_format.title} {way}"

@@ -6,7 +6,9 @@ never replaced.
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -21,7 +23,6 @@ from parityscope.repairs.search.staging import save
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
-    from pathlib import Path
 
     import onnx_ir as ir
 
@@ -42,14 +43,14 @@ class Written:
 
 
 def unwritable_nodes(model: ir.Model, low: str) -> frozenset[str]:
-    """The nodes that stay in FP32 even if everything is to be low."""
-    formats = typed_model(model, low, {}).formats
+    """The nodes, inside bodies too, that stay in FP32 even if everything is to be low."""
+    formats = typed_model(model, low, {}, inside=True).formats
     return frozenset(name for name, held in formats.items() if held == "f32")
 
 
 def typed_names(model: ir.Model, low: str, products: Mapping[str, Scalings] = MappingProxyType({})) -> frozenset[str]:
-    """The nodes that have a format of their own in a typed model."""
-    return frozenset(typed_model(model, low, {}, products=products).formats)
+    """The nodes that have a format of their own in a typed model, inside bodies too."""
+    return frozenset(typed_model(model, low, {}, products=products, inside=True).formats)
 
 
 def write(
@@ -79,7 +80,14 @@ def write(
     held = {one.node: one.format for one in kept}
     reasons = {one.node: one.reason for one in kept if one.node in deciding}
     reasons |= dict.fromkeys(_only_read_by(graph, reasons), "all that read it stay in FP32")
-    made = typed_model(graph, low, {name: held.get(name, "f32") for name in reasons}, reasons=reasons, products=eighths)
+    made = typed_model(
+        graph,
+        low,
+        {name: held.get(name, "f32") for name in reasons},
+        reasons=reasons,
+        products=eighths,
+        inside=True,
+    )
     save(made.model, path)
     return Written(path=path, casts=made.casts, notes=made.notes)
 
@@ -124,29 +132,54 @@ def check_output(path: Path | None, model: Path) -> None:
             where=str(path),
             fix="choose another -o; the input model is never overwritten",
         )
+    if data_of(path).exists():
+        raise ParityError(
+            f"{data_of(path)} exists already, which would hold the weights",
+            where=str(path),
+            fix="choose another -o, or remove that file",
+        )
     if not path.parent.is_dir():
         raise ParityError(f"there is no folder {path.parent}", where=str(path), fix=f"mkdir -p {path.parent}")
 
 
 def move(source: Path, path: Path) -> None:
-    """Moves a written model, and the weights beside it, to its final name."""
+    """Moves a written model to its final name, and the weights that lie beside it into `<name>.onnx.data` there."""
     import onnx_ir as ir
 
-    data = source.with_name(f"{source.name}.data")
-    if not data.exists():
+    model = ir.load(source)
+    held = [(value, value.const_value) for value in model.graph.initializers.values()]
+    weights = [(value, tensor) for value, tensor in held if isinstance(tensor, ir.ExternalTensor)]
+    if not weights:
         _move_file(source, path)
         return
     # The file names its data: it is written again under the final name.
     partial = path.with_name(f".{path.name}.partial")
-    ir.save(ir.load(source), partial, external_data=f"{path.name}.data")
+    data, moved = source.with_name(f"{source.name}.data"), data_of(path)
+    if {Path(tensor.path) for _, tensor in weights} == {data}:
+        shutil.move(data, moved)
+        for value, tensor in weights:
+            value.const_value = ir.ExternalTensor(
+                moved.name,
+                tensor.offset,
+                tensor.length,
+                tensor.dtype,
+                shape=tensor.shape,
+                name=tensor.name or "",
+                base_dir=moved.parent,
+            )
+        ir.save(model, partial)
+    else:
+        ir.save(model, partial, external_data=moved.name)
     partial.rename(path)
     source.unlink()
-    data.unlink()
+
+
+def data_of(path: Path) -> Path:
+    """Where the weights of a model lie that are too much for one file."""
+    return path.with_name(f"{path.name}.data")
 
 
 def _move_file(source: Path, path: Path) -> None:
-    import shutil
-
     partial = path.with_name(f".{path.name}.partial")
     shutil.copyfile(source, partial)
     partial.rename(path)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from parityscope.arithmetic import format_named
+from parityscope.arithmetic.quantized import known_format
 from parityscope.report._plain import plain_items
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def document(found: Forecast, model: Model, inputs: Inputs, *, version: str, com
 
 
 def _format(found: FormatForecast) -> dict[str, Any]:
-    number_format = format_named(found.precision)
+    number_format = known_format(found.precision)
     return {
         "precision": found.precision,
         "title": number_format.title,
@@ -53,7 +53,7 @@ def _format(found: FormatForecast) -> dict[str, Any]:
         "lost": found.lost,
         "statements": list(found.statements),
         "cause": found.cause,
-        "outputs": [{**asdict(each), "lost": each.lost} for each in found.outputs],
+        "outputs": [{**asdict(each), "expected": each.expected, "lost": each.lost} for each in found.outputs],
         "worst": [each.site.tensor for each in found.worst(_WORST)],
         "layers": list(found.layers),
         "parameters": list(found.parameters),
@@ -64,7 +64,7 @@ def _format(found: FormatForecast) -> dict[str, Any]:
 def _range(held: Range, found: Forecast) -> dict[str, Any]:
     margins = {}
     for each in found.formats:
-        number_format = format_named(each.precision)
+        number_format = known_format(each.precision)
         margins[each.precision] = {
             "overflow": held.to_overflow(number_format),
             "subnormal": held.to_subnormal(number_format),

@@ -47,7 +47,7 @@ def _headline(document: Mapping[str, Any]) -> str:
         return "An output is lost, and no single layer is to blame."
     told = []
     for each in document["formats"]:
-        errors = [number(output["rel_l2"]) for output in each["outputs"]]
+        errors = [number(output["expected"]) for output in each["outputs"]]
         if errors:
             told.append(f"{each['title']} {figure(max(one or 0.0 for one in errors))}")
     return f"Predicted error of the worst output: {', '.join(told)}." if told else "There was nothing to predict."
@@ -81,7 +81,7 @@ def _output(output: Mapping[str, Any], rounding: Mapping[str, Any]) -> dict[str,
     return {
         "name": clean(output["site"]["tensor"]),
         "lost": output["lost"],
-        "error": figure(output["rel_l2"]),
+        "error": figure(output["expected"]),
         "max_abs": figure(output["max_abs"]),
         "nonfinite": count(output["nonfinite"]),
         "rounding": figure(rounding.get(output["site"]["tensor"])),

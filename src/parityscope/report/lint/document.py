@@ -9,15 +9,13 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+from parityscope.records import ROLES, SCHEMA
 from parityscope.report._plain import plain_items
 
 if TYPE_CHECKING:
     from parityscope.lint import Lint
 
-__all__ = ["SCHEMA", "document"]
-
-SCHEMA = "parityscope/1"
-_ROLES = ("cause", "contributing", "information")
+__all__ = ["document"]
 
 
 def document(found: Lint, *, version: str, command: str = "") -> dict[str, Any]:
@@ -44,7 +42,7 @@ def document(found: Lint, *, version: str, command: str = "") -> dict[str, Any]:
                 "computes_in": sorted(sheet.typed),
             },
             "formats": [each.name for each in sheet.formats],
-            "counts": {role: sum(one.role == role for one in found.findings) for role in _ROLES},
+            "counts": {role: sum(one.role == role for one in found.findings) for role in ROLES},
             # Details are read-only mappings, which asdict cannot copy.
             "findings": [asdict(replace(one, details=dict(one.details))) for one in found.findings],
             "skipped": [asdict(skip) for skip in found.skipped],

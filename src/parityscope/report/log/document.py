@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from parityscope.records import ROLES, SCHEMA
 from parityscope.report._plain import plain, plain_items
 
 if TYPE_CHECKING:
@@ -16,10 +17,7 @@ if TYPE_CHECKING:
     from parityscope.logs import EngineLayer, Log, LogPair, NodePair
     from parityscope.records import Finding, Skip
 
-__all__ = ["SCHEMA", "document"]
-
-SCHEMA = "parityscope/1"
-_ROLES = ("cause", "contributing", "information")
+__all__ = ["document"]
 
 
 def document(
@@ -33,7 +31,7 @@ def document(
         "tool": {"name": "parityscope", "version": version},
         "command": command,
         "verdict": _verdict(findings, skipped),
-        "counts": {role: sum(one.role == role for one in findings) for role in _ROLES},
+        "counts": {role: sum(one.role == role for one in findings) for role in ROLES},
         "findings": [plain(one) for one in findings],
         "reference": _log(log),
         "candidate": _log(pair.candidate) if pair else None,
@@ -60,7 +58,9 @@ def _log(log: Log) -> Mapping[str, Any]:
         "tool": log.tool,
         "command": log.command,
         "outcome": log.outcome,
-        "builds": int(log.builds),
+        "builds": log.builds,
+        "runs": log.runs,
+        "failed_runs": log.failed_runs,
         "versions": log.versions,
         "facts": log.facts,
         "tf32": log.tf32,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parityscope.report._findings import findings, repairs
+from parityscope.report._findings import findings
+from parityscope.report._offered import repairs
 from parityscope.report.words import clean, count, nbytes
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ def _log(log: Mapping[str, Any]) -> dict[str, Any]:
     explained = sorted(log["explained"], key=lambda one: (_EFFECTS.index(one["effect"]), one["line"]))
     return {
         "name": clean(log["name"]),
-        "about": f"{nbytes(log['nbytes'])}, {count(log['lines'])} lines of {clean(log['tool'])}"
+        "about": f"{nbytes(log['nbytes'])}, "
+        + (f"{count(log['lines'])} lines of {clean(log['tool'])}" if log["lines"] else clean(log["tool"]))
         + (f", {clean(log['outcome'])}" if log["outcome"] != "unknown" else ""),
         "facts": [(clean(key), clean(value)) for key, value in _facts(log)],
         "explained": [
@@ -87,7 +89,10 @@ def _log(log: Mapping[str, Any]) -> dict[str, Any]:
 
 def _facts(log: Mapping[str, Any]) -> list[tuple[str, str]]:
     counts = log["layer_counts"]
+    several = log["builds"] > 1
     told = [
+        ("builds", f"{count(log['builds'])}; layers, inputs and outputs are the last one's" if several else ""),
+        ("runs", f"{count(log['runs'])}, {count(log['failed_runs'])} of them failed" if log["runs"] > 1 else ""),
         *log["versions"].items(),
         *log["facts"].items(),
         ("TF32", log["tf32"] or "not told"),

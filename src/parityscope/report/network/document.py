@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from parityscope.records import ROLES, SCHEMA
 from parityscope.report._plain import plain, plain_items
 
 if TYPE_CHECKING:
@@ -17,10 +18,7 @@ if TYPE_CHECKING:
     from parityscope.backends.tensorrt_views import NetworkView
     from parityscope.records import Finding
 
-__all__ = ["SCHEMA", "document"]
-
-SCHEMA = "parityscope/1"
-_ROLES = ("cause", "contributing", "information")
+__all__ = ["document"]
 
 
 def document(
@@ -69,7 +67,7 @@ def document(
             "wordless": [plain(layer) for layer in view.wordless],
             "fates": Counter(node.fate for node in view.nodes),
             "nodes": [plain(node) for node in view.nodes],
-            "counts": {role: sum(one.role == role for one in findings) for role in _ROLES},
+            "counts": {role: sum(one.role == role for one in findings) for role in ROLES},
             "findings": [plain(one) for one in findings],
             "skipped": [plain(skip) for skip in view.skipped],
         }

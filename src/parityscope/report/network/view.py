@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parityscope.report._findings import findings, repairs
+from parityscope.report._findings import findings
+from parityscope.report._offered import repairs
 from parityscope.report.words import clean, count, nbytes, seconds
 
 if TYPE_CHECKING:

@@ -30,7 +30,9 @@ def _draw(console: Console, model: Mapping[str, Any]) -> None:
     for one in model["budgets"]:
         say(console, f"budget: {one['metric']} {one['limit']} on {one['output']} ({one['reason']})")
     say(console, f"error in units of the budget: {model['before']} with everything low, {model['after']} now")
-    say(console, f"{model['evaluations']} evaluations ({model['sensing']} of sensitivities), {model['time']}", "dim")
+    plural = "" if model["evaluations"] == "1" else "s"
+    told = f"{model['evaluations']} evaluation{plural} ({model['sensing']} of sensitivities), {model['time']}"
+    say(console, told, "dim")
     _parts(console, model)
 
 

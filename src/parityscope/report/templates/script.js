@@ -1,27 +1,8 @@
-// Adds to a page that is complete without it: copying, sorting and filtering the table, a tooltip on the depth chart.
+// Adds to a page that is complete without it: sorting and filtering the table, a tooltip on the depth chart.
 "use strict";
 (() => {
   const all = (selector, within = document) => Array.from(within.querySelectorAll(selector));
   const make = (tag, text, name) => Object.assign(document.createElement(tag), { textContent: text, className: name || "" });
-
-  for (const box of all(".command")) {
-    const button = make("button", "Copy", "copy");
-    button.type = "button";
-    button.addEventListener("click", () => {
-      const code = box.querySelector("code");
-      const done = () => {
-        button.textContent = "Copied";
-        setTimeout(() => (button.textContent = "Copy"), 1500);
-      };
-      const select = () => {
-        getSelection().selectAllChildren(code);
-        button.textContent = "Selected";
-      };
-      if (navigator.clipboard) navigator.clipboard.writeText(code.textContent).then(done, select);
-      else select();
-    });
-    box.append(button);
-  }
 
   const table = document.getElementById("all");
   if (table) {
@@ -90,6 +71,15 @@
     const start = all("th", table.tHead).findIndex((header) => header.textContent === "introduced");
     const useful = rows.some((row) => key(row, start) !== "");
     sort(table.tHead.rows[0].cells[useful ? start : 3], useful ? start : 3);
+  }
+
+  // A drawing that is wider than the screen starts at what it is about: the first mark in it.
+  for (const box of all(".chart")) {
+    const mark = box.scrollWidth > box.clientWidth ? box.querySelector(".ring, .node.suspect") : null;
+    if (mark) {
+      const at = mark.getBoundingClientRect();
+      box.scrollLeft = at.left + at.width / 2 - box.getBoundingClientRect().left - box.clientWidth / 2;
+    }
   }
 
   const chart = document.getElementById("depth-chart");

@@ -9,15 +9,15 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends.targets import format_target
+from parityscope.records import SCHEMA
 from parityscope.report._plain import plain_items
 
 if TYPE_CHECKING:
     from parityscope.case import Case
     from parityscope.verification.records import Side, Verification
 
-__all__ = ["KIND", "SCHEMA", "document"]
+__all__ = ["KIND", "document"]
 
-SCHEMA = "parityscope/1"
 KIND = "verification"
 
 

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.errors import ParityError
+from parityscope.verification.task_metrics import label_of, output_name
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
     from parityscope.verification.task_metrics import Answer
 
-__all__ = ["best", "share_right", "targets_of"]
+__all__ = ["among_best", "best", "share_right", "targets_of"]
 
 
 def best(scores: np.ndarray, k: int) -> np.ndarray:
@@ -26,6 +29,19 @@ def best(scores: np.ndarray, k: int) -> np.ndarray:
     return order
 
 
+def among_best(k: int) -> Callable[[Iterable[Answer], Mapping[str, str]], np.ndarray]:
+    """The `score` of a metric: the share of rows whose right class is among the k best, float64 (n,)."""
+
+    def score(answers: Iterable[Answer], options: Mapping[str, str]) -> np.ndarray:
+        return np.array([share(answer, options) for answer in answers])
+
+    def share(answer: Answer, options: Mapping[str, str]) -> float:
+        name = output_name(answer, options)
+        return share_right(answer.outputs[name], targets_of(answer, label_of(answer, options, name), name), k)
+
+    return score
+
+
 def share_right(scores: np.ndarray, targets: np.ndarray, k: int) -> float:
     """The share of rows whose target, int64 (rows,), is among their k best; 1 for no rows."""
     found = best(scores, k)
@@ -33,7 +49,7 @@ def share_right(scores: np.ndarray, targets: np.ndarray, k: int) -> float:
 
 
 def targets_of(answer: Answer, label: np.ndarray | None, output: str) -> np.ndarray:
-    """The right class of each row: the labels, or the reference's best class (-2, never right, where it has none).
+    """The right class of each row, int64 (rows,): the labels, or the reference's best class (-2, never right, where it has none).
 
     Raises:
         ParityError: the output has no axis of classes, or the labels are not one class a row.

@@ -12,6 +12,7 @@ The edit distance is Levenshtein's (1966): insertions, deletions and substitutio
 from __future__ import annotations
 
 import functools
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,17 +22,38 @@ from parityscope.errors import ParityError
 from parityscope.verification.task_metrics import label_of, number_option, output_name
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
-    from parityscope.verification.task_metrics import Answer
+    from parityscope.verification.task_metrics import Answer, States
 
-__all__ = ["OPTIONS", "edits", "symbols_of", "truth_and_text", "words_of"]
+    Units = Callable[[Sequence[Hashable], Mapping[str, str]], Sequence[Hashable]]
+
+__all__ = ["OPTIONS", "edits", "error_counts", "error_rate", "symbols_of", "truth_and_text", "words_of"]
 
 OPTIONS = {
     "blank": "the blank of CTC scores (0)",
     "charset": "a file of one symbol a line; the first has number 1, or 0 if the blank comes last",
     "space": "the number of the symbol between words, without a charset",
 }
+
+
+def error_counts(units: Units) -> Callable[[Iterable[Answer], Mapping[str, str]], np.ndarray]:
+    """The `score` of an error rate: (edits, length) of each sample in these units of its symbols, float64 (n, 2)."""
+
+    def score(answers: Iterable[Answer], options: Mapping[str, str]) -> np.ndarray:
+        return np.array([count(answer, options) for answer in answers], np.float64)
+
+    def count(answer: Answer, options: Mapping[str, str]) -> tuple[int, int]:
+        right, found = (units(text, options) for text in truth_and_text(answer, options))
+        return edits(right, found), len(right)
+
+    return score
+
+
+def error_rate(counts: States) -> float:
+    """Its `combine`: all edits over all of the length; without any, 0 for no edits and infinite otherwise."""
+    wrong, length = np.asarray(counts).sum(axis=0)
+    return float(wrong / length) if length else 0.0 if wrong == 0 else math.inf
 
 
 def truth_and_text(answer: Answer, options: Mapping[str, str]) -> tuple[Sequence[Hashable], Sequence[Hashable]]:
@@ -47,7 +69,16 @@ def truth_and_text(answer: Answer, options: Mapping[str, str]) -> tuple[Sequence
 
 
 def symbols_of(array: np.ndarray, options: Mapping[str, str], where: str) -> Sequence[Hashable]:
-    """The symbols of one sample: characters, or numbers where there is no charset."""
+    """The symbols of one sample: characters, or numbers where there is no charset.
+
+    Args:
+        array: Strings, integers of any shape in order, or scores (..., steps, symbols) of any float dtype.
+        options: Those of the metric: `blank`, `charset`.
+        where: The sample's name, for messages.
+
+    Raises:
+        ParityError: the array is none of these, or a symbol is not in the charset.
+    """
     if array.dtype.kind in "OUS":
         return "\n".join(_text(item) for item in array.ravel().tolist())
     if array.dtype.kind in "iu":
@@ -75,7 +106,11 @@ def symbols_of(array: np.ndarray, options: Mapping[str, str], where: str) -> Seq
 
 
 def words_of(symbols: Sequence[Hashable], options: Mapping[str, str]) -> list[Hashable]:
-    """The words of a text: parted by white space, or by the symbol `space`."""
+    """The words of a text: parted by white space, or by the symbol `space`.
+
+    Raises:
+        ParityError: the symbols are numbers, and none is said to be the space.
+    """
     if isinstance(symbols, str):
         return list(symbols.split())
     if "space" not in options:

@@ -9,36 +9,16 @@ Outputs may be strings, token numbers or CTC scores, which are decoded greedily 
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING
-
-import numpy as np
-
-from parityscope.verification.metrics._texts import OPTIONS, edits, truth_and_text
-from parityscope.verification.task_metrics import Answer, States, TaskMetric
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+from parityscope.verification.metrics._texts import OPTIONS, error_counts, error_rate
+from parityscope.verification.task_metrics import TaskMetric
 
 __all__ = ["TASK_METRIC"]
 
-
-def _score(answers: Iterable[Answer], options: Mapping[str, str]) -> np.ndarray:
-    """(edits, length) of each sample: float64 (n, 2)."""
-    return np.array([_count(answer, options) for answer in answers], np.float64)
-
-
-def _count(answer: Answer, options: Mapping[str, str]) -> tuple[int, int]:
-    truth, text = truth_and_text(answer, options)
-    right, found = truth, text
-    return edits(right, found), len(right)
-
-
-def _rate(counts: States) -> float:
-    wrong, length = np.asarray(counts).sum(axis=0)
-    return float(wrong / length) if length else 0.0 if wrong == 0 else math.inf
-
-
 TASK_METRIC = TaskMetric(
-    name="cer", title="Character error rate", better="lower", score=_score, combine=_rate, options=OPTIONS
+    name="cer",
+    title="Character error rate",
+    better="lower",
+    score=error_counts(lambda symbols, _: symbols),
+    combine=error_rate,
+    options=OPTIONS,
 )

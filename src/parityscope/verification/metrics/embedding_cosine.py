@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.verification.task_metrics import Answer, States, TaskMetric, output_name
+from parityscope.verification.task_metrics import Answer, TaskMetric, mean, output_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -42,15 +42,11 @@ def _unit(rows: np.ndarray) -> np.ndarray:
     return np.asarray(np.divide(rows, length, out=np.zeros_like(rows), where=length > 0))
 
 
-def _mean(cosines: States) -> float:
-    return float(np.mean(cosines))
-
-
 TASK_METRIC = TaskMetric(
     name="embedding_cosine",
     title="Cosine of embeddings with the reference's",
     better="higher",
     score=_score,
-    combine=_mean,
+    combine=mean,
     uses_labels=False,
 )

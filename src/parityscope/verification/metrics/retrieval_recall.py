@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.errors import ParityError
-from parityscope.verification.task_metrics import Answer, States, TaskMetric, label_of, number_option, output_name
+from parityscope.verification.task_metrics import Answer, TaskMetric, label_of, mean, number_option, output_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -72,15 +72,11 @@ def _label(answer: Answer, label: np.ndarray | None) -> object:
     return label.reshape(-1)[0].item()
 
 
-def _mean(recalls: States) -> float:
-    return float(np.mean(recalls))
-
-
 TASK_METRIC = TaskMetric(
     name="retrieval_recall",
     title="Retrieval recall at k",
     better="higher",
     score=_score,
-    combine=_mean,
+    combine=mean,
     options={"k": "how many neighbours (1)"},
 )

@@ -18,7 +18,7 @@ import numpy as np
 
 from parityscope.errors import ParityError
 from parityscope.verification.metrics._images import image_pair, range_of
-from parityscope.verification.task_metrics import Answer, States, TaskMetric
+from parityscope.verification.task_metrics import Answer, TaskMetric, mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -72,15 +72,11 @@ def _smooth(images: np.ndarray) -> np.ndarray:
     return np.asarray(np.lib.stride_tricks.sliding_window_view(rows, _SIZE, axis=-1) @ weights)
 
 
-def _mean(similarities: States) -> float:
-    return float(np.mean(similarities))
-
-
 TASK_METRIC = TaskMetric(
     name="ssim",
     title="Structural similarity",
     better="higher",
     score=_score,
-    combine=_mean,
+    combine=mean,
     options={"range": "the largest value of a pixel (1 for floats, 255 for uint8)", "layout": "nchw (default) or nhwc"},
 )

@@ -8,30 +8,9 @@ Known faults: coarse for few samples, and blind to how sure a choice is; look at
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import numpy as np
-
-from parityscope.verification.metrics._ranking import share_right, targets_of
-from parityscope.verification.task_metrics import Answer, States, TaskMetric, label_of, output_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+from parityscope.verification.metrics._ranking import among_best
+from parityscope.verification.task_metrics import TaskMetric, mean
 
 __all__ = ["TASK_METRIC"]
 
-
-def _score(answers: Iterable[Answer], options: Mapping[str, str]) -> np.ndarray:
-    return np.array([_share(answer, options) for answer in answers])
-
-
-def _share(answer: Answer, options: Mapping[str, str]) -> float:
-    name = output_name(answer, options)
-    return share_right(answer.outputs[name], targets_of(answer, label_of(answer, options, name), name), 5)
-
-
-def _mean(shares: States) -> float:
-    return float(np.mean(shares))
-
-
-TASK_METRIC = TaskMetric(name="top5", title="Top-5 accuracy", better="higher", score=_score, combine=_mean)
+TASK_METRIC = TaskMetric(name="top5", title="Top-5 accuracy", better="higher", score=among_best(5), combine=mean)

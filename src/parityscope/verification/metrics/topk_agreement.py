@@ -12,7 +12,7 @@ import numpy as np
 
 from parityscope.errors import ParityError
 from parityscope.verification.metrics._ranking import best
-from parityscope.verification.task_metrics import Answer, States, TaskMetric, number_option, output_name
+from parityscope.verification.task_metrics import Answer, TaskMetric, mean, number_option, output_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -35,16 +35,12 @@ def _share(answer: Answer, options: Mapping[str, str], wanted: int) -> float:
     return float(shared.any(axis=2).mean()) if mine.size else 1.0
 
 
-def _mean(shares: States) -> float:
-    return float(np.mean(shares))
-
-
 TASK_METRIC = TaskMetric(
     name="topk_agreement",
     title="Top-k agreement with the reference",
     better="higher",
     score=_score,
-    combine=_mean,
+    combine=mean,
     options={"k": "how many classes (5)"},
     uses_labels=False,
 )

@@ -1,0 +1,74 @@
+"""A target -> a session of it, in this process or in a child of its own."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from parityscope.backends import Capture, Session, backend, probed
+from parityscope.backends._child import open_in_child
+from parityscope.backends.command import seconds
+from parityscope.backends.targets import check_target, format_target
+from parityscope.case.model import load_model
+from parityscope.errors import ParityError
+from parityscope.records import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from parityscope.case import Inputs, Model
+
+__all__ = ["model_of", "open_target", "shapes_for"]
+
+_ISOLATED_TIMEOUT_S = 600.0  # chosen, as for `command`
+
+
+def model_of(model: Model, target: Target) -> Model:
+    """The model that `target` runs: its own (`model=PATH`) or the reference's."""
+    path = target.option("model")
+    return load_model(path) if path else model
+
+
+@contextlib.contextmanager
+def open_target(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
+    """A session of `target`, in a child process if the target asks for one (`isolate=on`, `timeout=SECONDS`).
+
+    Raises:
+        ParityError: the backend is unknown or unusable here, an option is, or the runtime refuses the model.
+    """
+    runtime = backend(target.backend)
+    check_target(target, runtime)
+    if problem := (probe := probed(runtime)).problem:
+        raise ParityError(problem, where=format_target(target), fix=probe.fix)
+    if capture.tensors and not runtime.observes:
+        raise ParityError(f"{runtime.name} shows no intermediate tensors", fix="compare its outputs only")
+    own = model_of(model, target)
+    timeout = target.option("timeout")
+    isolate = target.option("isolate") or ("on" if timeout or runtime.isolated else "off")
+    if runtime.name == "command" or (isolate == "off" and not timeout):
+        with runtime.open(own, target, capture) as session:
+            yield session
+        return
+    left = tuple((key, value) for key, value in target.options if key not in {"timeout", "isolate", "model"})
+    inner = Target(backend=target.backend, precision=target.precision, options=left)
+    with open_in_child(own, inner, capture, seconds(timeout, _ISOLATED_TIMEOUT_S)) as session:
+        yield session
+
+
+def shapes_for(model: Model, target: Target, inputs: Inputs) -> tuple[Mapping[str, tuple[int, ...]], ...]:
+    """The shapes that all samples have, each once, for a runtime that builds for them; nothing for others.
+
+    All and not those of one recording, because an engine is to be the same in each of them. Where the model leaves no size
+    open the first sample says all.
+    """
+    if not backend(target.backend).builds_for_shapes:
+        return ()
+    own = model_of(model, target)
+    dynamic = any(value.shape is None or not all(isinstance(dim, int) for dim in value.shape) for value in own.inputs)
+    found = {}
+    for sample in inputs:
+        shapes = {name: array.shape for name, array in sample.arrays.items()}
+        found[tuple(sorted(shapes.items()))] = shapes
+        if not dynamic:
+            break
+    return tuple(found.values())

@@ -1,0 +1,91 @@
+"""Did every input arrive as it is? Where that is known, no claim about what the deployment's model was given is left.
+
+It is known where what is computed directly from the inputs was captured and is right; and where the reference is the network
+before its conversion, if the ONNX file on these very inputs gives what the deployment gave: then the two sides part in the file.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+from parityscope.checks import Proposal, Result
+from parityscope.checks._conversion import worst
+from parityscope.checks._reproducing import ORDER, refuted
+from parityscope.errors import ParityError
+from parityscope.prediction import FLOAT32_ROUNDING, margin_of
+from parityscope.records import Evidence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from parityscope.checks import Bench, Scene
+    from parityscope.checks._reproducing import Misfit
+    from parityscope.records import Experiment
+
+    # An experiment, and what it does where nothing is known of the inputs -> the proposal.
+    Propose = Callable[[Experiment, Callable[[], Result]], Proposal]
+
+__all__ = ["arrived", "clean_inputs", "in_the_file", "unless_arrived"]
+
+
+def unless_arrived(scene: Scene, bench: Bench) -> Propose:
+    """What makes proposals of claims about the inputs: refuted where every input arrived. The file is asked once for all."""
+    if arrived(scene):
+        return lambda experiment, _: clean_inputs(experiment)
+    left = functools.cache(lambda: in_the_file(scene, bench))
+
+    def proposed(experiment: Experiment, test: Callable[[], Result]) -> Proposal:
+        def asked() -> Result:
+            found = left()
+            if found is None:
+                return test()
+            return refuted(experiment, found, "the file on these very inputs gives what the deployment gave")
+
+        return Proposal(experiment=experiment, test=asked)
+
+    return proposed
+
+
+def in_the_file(scene: Scene, bench: Bench) -> Misfit | None:
+    """The misfit of the converted file to the deployment, on the same inputs; None unless it reproduces the deployment."""
+    if bench.converted is None:
+        return None
+    try:
+        left = worst(scene, bench, bench.converted, bench.candidate)
+    except ParityError:
+        return None
+    return left if left.fits else None
+
+
+def arrived(scene: Scene) -> bool:
+    """Whether what is computed directly from the inputs was captured and is right: then every input arrived as it is."""
+    arrays = {value.name for value in scene.model.inputs if value.shape}
+    readers: dict[str, list[str]] = {name: [] for name in arrays}
+    for node in scene.graph.graph:
+        for value in node.inputs:
+            if value is not None and value.name in readers:
+                readers[value.name].extend(str(result.name) for result in node.outputs)
+    return bool(arrays) and all(
+        any(name in scene.tensors for name in names) and all(_is_right(scene, name) for name in names)
+        for names in readers.values()
+    )
+
+
+def _is_right(scene: Scene, tensor: str) -> bool:
+    """Whether a tensor is as right as the declared arithmetic allows, or was not captured."""
+    pair = scene.tensors.get(tensor)
+    if pair is None:
+        return True
+    if "rel_l2" not in pair.measurements:
+        return pair.value("mismatch_share") == 0.0
+    last = ORDER.index(scene.declared) if scene.declared in ORDER else 0
+    allowed = [pair.expected[name] * margin_of(name) for name in ORDER[: last + 1] if name in pair.expected]
+    return pair.value("rel_l2") <= max([*allowed, margin_of("f32") * FLOAT32_ROUNDING])
+
+
+def clean_inputs(experiment: Experiment) -> Proposal:
+    """The experiment of a claim about inputs, which is refuted because they arrived."""
+    because = "what is computed directly from the inputs is right in the candidate"
+    evidence = Evidence(experiment=experiment, outcome="refutes", before=0.0, after=0.0, because=because)
+    return Proposal(experiment=experiment, test=lambda: Result(evidence=evidence))

@@ -1,0 +1,91 @@
+"""Networks and faults that the examples of several checks share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Arrays = Mapping[str, np.ndarray]
+
+__all__ = [
+    "CLIP",
+    "CLIP_CONSTANTS",
+    "DENSE",
+    "DENSE_CONSTANTS",
+    "DENSE_INPUTS",
+    "PICTURE",
+    "PRODUCTS",
+    "halved",
+    "picture_arrays",
+    "product_arrays",
+    "unclipped",
+]
+
+# Two products, whose sums of 64 terms show every coarser arithmetic.
+PRODUCTS = """<ir_version: 8, opset_import: ["" : 17]> g (float[4,64] x) => (float[4,64] y) {
+  a = MatMul(x, w)
+  b = Relu(a)
+  y = MatMul(b, w)
+}"""
+
+# A convolution that sees colours and edges, and a product.
+PICTURE = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,3,16,16] x) => (float[1,24] y) {
+  a = Conv<pads = [1, 1, 1, 1], strides = [2, 2]>(x, w, b)
+  r = Relu(a)
+  f = Flatten(r)
+  y = MatMul(f, v)
+}"""
+
+# One product of numbers that every precision tells apart.
+DENSE = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1,4] y) { y = MatMul(x, w) }"""
+DENSE_CONSTANTS: Arrays = {"w": np.linspace(-1, 1, 32, dtype=np.float32).reshape(8, 4)}
+DENSE_INPUTS: Arrays = {"x": np.linspace(0, 1, 8, dtype=np.float32).reshape(1, 8)}
+
+# A tensor that is held between two bounds before it is squared.
+CLIP = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,4,8,8] x) => (float[1,4,8,8] y) {
+  a = Mul(x, gain)
+  b = Clip(a, low, high)
+  y = Mul(b, b)
+}"""
+CLIP_CONSTANTS: Arrays = {
+    "gain": np.array(3.0, np.float32),
+    "low": np.array(0.0, np.float32),
+    "high": np.array(6.0, np.float32),
+}
+
+
+def product_arrays(seed: int) -> tuple[Arrays, Arrays]:
+    """Constants and inputs of PRODUCTS, normal numbers in float32."""
+    draw = np.random.default_rng(seed)
+    weights = draw.normal(size=(64, 64)).astype(np.float32)
+    return {"w": weights}, {"x": draw.normal(size=(4, 64)).astype(np.float32)}
+
+
+def picture_arrays(seed: int) -> tuple[Arrays, Arrays]:
+    """Constants of PICTURE, normal numbers in float32, and a picture of random bytes in [0, 1]."""
+    draw = np.random.default_rng(seed)
+    constants = {
+        "w": draw.normal(size=(8, 3, 3, 3)).astype(np.float32),
+        "b": draw.normal(size=8).astype(np.float32),
+        "v": (draw.normal(size=(512, 24)) / 16.0).astype(np.float32),
+    }
+    return constants, {"x": (draw.integers(0, 256, size=(1, 3, 16, 16)) / 255.0).astype(np.float32)}
+
+
+def unclipped(x: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """A fault of CLIP on the input `x`: its output without the upper bound."""
+
+    def change(array: np.ndarray) -> np.ndarray:
+        unbounded = np.maximum(x * CLIP_CONSTANTS["gain"], CLIP_CONSTANTS["low"])
+        return np.where(array == CLIP_CONSTANTS["high"], unbounded, array)
+
+    return change
+
+
+def halved(array: np.ndarray) -> np.ndarray:
+    """A tensor of float32 as FP16 holds it."""
+    return array.astype(np.float16).astype(np.float32)

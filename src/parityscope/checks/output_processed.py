@@ -1,0 +1,194 @@
+"""An output was processed once more than the model says, or once less.
+
+What goes wrong: the sigmoid or the softmax is in the model and in the program as well, or in neither; logits are taken for
+probabilities; vectors are normalized on one side only; results are written in percent, as whole numbers or with two decimals;
+class numbers begin at one; a quantized output is turned back with another scale or zero point.
+
+How it shows: outputs in another range, in every precision alike; the intermediate tensors, if there are any, are right up to the
+end.
+
+How we test for it: no run. A sigmoid, a softmax, an exponential and a normalization to length one are applied to the
+reference's output, and to the candidate's; and one factor, or one number added, is fitted to all elements of all samples at
+once. A claim is accepted if what is left of the error is what the declared arithmetic explains, on every wrong sample looked
+at. That numbers were rounded or cut to so many decimals is seen in the candidate's values, which all lie on that grid.
+
+What it is confused with: a last layer that computes another function, which looks the same from outside; where layers were
+captured and the error begins before the last one, nothing is claimed. A network without a bias hands a factor of its inputs
+on to its outputs (PRE001); one more run tells whether this one does, and then a factor is told as a possibility.
+
+How to repair: find what stands between the engine and what was recorded, and take that step out, or put it in.
+
+Sources: PyTorch's manual (BCEWithLogitsLoss, CrossEntropyLoss: functions that training has and an export may lack);
+sentence-transformers, `normalize_embeddings`; COCO's class numbers, which begin at one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks._common import number
+from parityscope.checks._processing import processed
+from parityscope.checks._reproducing import Misfit, apart, bad_samples, limit_of, refuted, supported
+from parityscope.errors import ParityError
+from parityscope.records import Experiment, Finding, OfferedRepair, Site
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from parityscope.checks import Bench, Scene
+    from parityscope.records import Evidence
+
+    Samples = Sequence[Mapping[str, np.ndarray]]
+
+__all__ = ["CHECK"]
+
+_CODE = "BND005"
+_TITLE = "An output was processed once more, or once less"
+_SURE = 0.8  # chosen: the last layer may compute so itself
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    if scene.bench is None:
+        return
+    for pair in scene.outputs:
+        if pair.verdict == "beyond" and _at_the_end(scene, pair.site.tensor):
+            yield _proposal(scene, scene.bench, pair.site.tensor)
+
+
+def _at_the_end(scene: Scene, output: str) -> bool:
+    """Whether nothing says that the error begins before the output."""
+    suspects = scene.localization.suspects if scene.localization else ()
+    return not suspects or suspects[0].site.tensor == output
+
+
+def _proposal(scene: Scene, bench: Bench, output: str) -> Proposal:
+    experiment = Experiment(
+        check=_CODE,
+        claim=f"output {output} went through a step more or less than the model says",
+        change="none: apply such steps to the reference's output, and to the candidate's",
+        measure="relative L2 distance of the two",
+        if_true="it falls to what the declared arithmetic explains",
+        if_false="it stays far above",
+        cost_s=0.02,
+        runs="nothing",
+    )
+    return Proposal(experiment=experiment, test=lambda: _tested(scene, bench, output, experiment))
+
+
+def _tested(scene: Scene, bench: Bench, output: str, experiment: Experiment) -> Result:
+    limit = limit_of(scene, output)
+    pairs = []
+    for index in bench.samples:
+        reference, candidate = bench.reference(index).get(output), bench.candidate(index).get(output)
+        if reference is None or candidate is None or reference.shape != candidate.shape:
+            return refuted(experiment, None, f"sample {index} has no output to compare")
+        if apart(reference, candidate) > limit:
+            pairs.append((reference, candidate))
+    if not pairs:
+        return refuted(experiment, None, "no sample of this output is wrong")
+    worst = max(apart(reference, candidate) for reference, candidate in pairs)
+    before = Misfit(error=worst, over=worst / limit)
+    found = processed(pairs, limit)
+    if found is None:
+        return refuted(experiment, before, "no step that is known makes the one of the other")
+    if pairs[0][0].dtype.kind == "f" and not bad_samples(scene, bench):
+        return refuted(experiment, before, "so few values are met by chance")
+    because = f"so it is on {len(pairs)} samples, where the error falls from {number(worst)} to {number(found.error)}"
+    after = Misfit(error=found.error, over=found.error / limit)
+    evidence = supported(experiment, before, after, because)
+    finding = _finding(scene, output, found.words, after.share(before), evidence)
+    if found.factor and _handed_on(scene, bench, output):
+        finding = replace(
+            finding,
+            role="contributing",
+            claim=f"{finding.claim} It is one possibility: this network hands a factor of its inputs on to its outputs.",
+            confidence=0.5 * finding.confidence,
+        )
+    return Result(evidence=evidence, finding=finding)
+
+
+def _handed_on(scene: Scene, bench: Bench, output: str) -> bool:
+    """Whether inputs twice as large make an output twice as large: then a factor of the one is one of the other."""
+    index = bench.samples[0]
+    doubled = {name: array * 2 if array.dtype.kind == "f" else array for name, array in bench.inputs(index).items()}
+    try:
+        found = bench.outputs(doubled).get(output)
+    except ParityError:
+        return False
+    reference = bench.reference(index).get(output)
+    return found is not None and reference is not None and apart(reference * 2, found) <= limit_of(scene, output)
+
+
+def _finding(scene: Scene, output: str, words: str, share: float, evidence: Evidence) -> Finding:
+    return Finding(
+        code=_CODE,
+        title=_TITLE,
+        role="cause",
+        claim=f"Output {output} {words}; {evidence.because}.",
+        confidence=_SURE * share,
+        confidence_from="0.8 of the part of the squared error that is gone: the last layer may compute so itself",
+        site=scene.places.get(output) or Site(tensor=output, node="", op_type="Input", index=-1),
+        share=share,
+        evidence=(evidence,),
+        repairs=(
+            OfferedRepair(
+                repair="same_steps",
+                text=f"do the same to {output} on both sides, between the engine and what is compared",
+            ),
+        ),
+        details={"output": output, "step": words},
+    )
+
+
+_MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[2,12] x) => (float[2,12] y) { y = LAST(x) }"""
+_SOFTMAX, _SIGMOID, _PLAIN = (
+    _MODEL.replace("LAST", name) for name in ("Softmax<axis = 1>", "Sigmoid", "LeakyRelu<alpha = 0.1>")
+)
+_IDS = """<ir_version: 8, opset_import: ["" : 17]> g (float[40,12] x) => (int64[40] y) {
+  y = ArgMax<axis = 1, keepdims = 0>(x)
+}"""
+_RNG = np.random.default_rng(67)
+_X = {"x": _RNG.normal(size=(2, 12)).astype(np.float32)}
+_MANY = {"x": _RNG.normal(size=(40, 12)).astype(np.float32)}
+
+
+def _made(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Samples], Samples]:
+    return lambda samples: [{"y": change(each["y"]).astype(each["y"].dtype)} for each in samples]
+
+
+def _sigmoid(array: np.ndarray) -> np.ndarray:
+    return np.asarray(1 / (1 + np.exp(-array)))
+
+
+CHECK = Check(
+    code=_CODE,
+    title=_TITLE,
+    propose=_propose,
+    holds=(
+        Example(model=_SIGMOID, inputs=_X, outputs_fault=_made(_sigmoid), site="y"),
+        Example(model=_SIGMOID, inputs=_X, outputs_fault=_made(lambda y: np.log(y / (1 - y))), site="y"),
+        Example(model=_SOFTMAX, inputs=_X, outputs_fault=_made(np.log), site="y"),
+        Example(model=_SOFTMAX, inputs=_X, outputs_fault=_made(lambda y: np.log(y) + 3), site="y"),
+        Example(model=_SOFTMAX, inputs=_X, outputs_fault=_made(lambda y: y * 100), site="y"),
+        Example(model=_SOFTMAX, inputs=_X, outputs_fault=_made(lambda y: np.round(y, 2)), site="y"),
+        Example(model=_PLAIN, inputs=_X, outputs_fault=_made(lambda y: y + 0.03), site="y"),
+        Example(
+            model=_PLAIN,
+            inputs=_X,
+            outputs_fault=_made(lambda y: y / np.linalg.norm(y, axis=-1, keepdims=True)),
+            site="y",
+        ),
+        Example(model=_IDS, inputs=_MANY, outputs_fault=_made(lambda y: y + 1), site="y"),
+    ),
+    holds_not=(
+        Example(model=_PLAIN, inputs=_X, candidate="sim:bf16", declared="f32"),
+        Example(model=_PLAIN, inputs=_X, outputs_fault=_made(np.tanh)),
+        Example(model=_PLAIN, inputs=_X, outputs_fault=_made(lambda y: y * 0)),
+        Example(model=_PLAIN, inputs=_X, outputs_fault=_made(lambda y: y[:, ::-1])),
+        Example(model=_IDS, inputs=_MANY, outputs_fault=_made(lambda y: 11 - y)),
+    ),
+)

@@ -1,0 +1,159 @@
+"""The candidate's outputs belong to other samples.
+
+What goes wrong: answers come back in the order in which they are ready, files are listed in another order (10 before 2), a data
+loader shuffles, a queue drops or repeats a sample: each answer is right, and stands beside another sample's reference.
+
+How it shows: every sample is wrong by as much as two samples differ, in every precision alike; aggregate scores that need no
+pairing are right.
+
+How we test for it: the reference runs on up to 64 samples, as far as ten seconds go, and each wrong output of the candidate is
+held against all of them. The claim holds if every wrong sample that was looked at has the answer of exactly one other, all
+outputs together, to what the declared arithmetic explains, and that is not always the sample before's, which is an old
+output (BND003).
+
+What it is confused with: samples with equal inputs, which are not told apart and not named; inputs that were exchanged
+together between two samples, which look the same from outside.
+
+How to repair: write each answer under its sample's own name or number, and pair by it.
+
+Sources: Python's manual (os.listdir: in arbitrary order; concurrent.futures.as_completed: as they complete).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks._common import number
+from parityscope.checks._reproducing import RUN_S, Misfit, bad_samples, misfit, refuted, supported
+from parityscope.errors import ParityError
+from parityscope.records import Experiment, Finding, OfferedRepair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from parityscope.checks import Bench, Scene
+    from parityscope.records import Evidence
+
+    Samples = Sequence[Mapping[str, np.ndarray]]
+
+__all__ = ["CHECK"]
+
+_CODE = "BND006"
+_TITLE = "Outputs belong to other samples"
+_MOST = 64  # chosen: samples whose reference is looked at; a network of 100 MFLOP runs so many in two seconds
+_SECONDS = 10.0  # chosen: what that may take; of a slow model fewer are looked at, those around the wrong ones first
+_FEWEST = 2  # wrong samples: one alone may be anything
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    bench = scene.bench
+    if bench is None or len(scene.inputs.indices) < _FEWEST or len(bench.samples) < _FEWEST:
+        return
+    experiment = Experiment(
+        check=_CODE,
+        claim="the outputs belong to other samples",
+        change=f"run the reference on up to {_MOST} samples, and hold each wrong output against all of them",
+        measure="worst relative L2 distance to the nearest",
+        if_true="each has the answer of exactly one other sample",
+        if_false="some have none",
+        cost_s=RUN_S * min(_MOST, len(scene.inputs.indices)),
+        runs="reference",
+    )
+    yield Proposal(experiment=experiment, test=lambda: _tested(scene, bench, experiment))
+
+
+def _tested(scene: Scene, bench: Bench, experiment: Experiment) -> Result:
+    bad = bad_samples(scene, bench)
+    if len(bad) < _FEWEST:
+        return refuted(experiment, None, "fewer than two samples tell enough")
+    befores = {index: misfit(scene, bench.reference(index), bench.candidate(index)) for index in bad}
+    before = max(befores.values(), key=lambda one: one.error)
+    known = _answers(scene, bench, bad)
+    order: dict[int, int] = {}
+    after = Misfit(error=0.0, over=0.0)
+    for index in bad:
+        held = {
+            other: misfit(scene, outputs, bench.candidate(index)) for other, outputs in known.items() if other != index
+        }
+        fits = [other for other, left in held.items() if left.explains(befores[index])]
+        if len(fits) != 1:
+            whose = "no other" if not fits else f"{len(fits)} others"
+            return refuted(experiment, before, f"what sample {index} has is the answer of {whose}, {len(known)} known")
+        order[index] = fits[0]
+        after = max(after, held[fits[0]], key=lambda one: one.error)
+    if all(other == index - 1 for index, other in order.items()):
+        return refuted(experiment, before, "each is the sample before's: an old output")
+    said = ", ".join(f"sample {index} has sample {other}'s" for index, other in order.items())
+    because = f"{said}; so the error falls from {number(before.error)} to {number(after.error)}"
+    evidence = supported(experiment, before, after, because)
+    return Result(evidence=evidence, finding=_finding(order, after.share(before), evidence))
+
+
+def _answers(scene: Scene, bench: Bench, bad: Sequence[int]) -> dict[int, Mapping[str, np.ndarray]]:
+    """The reference's outputs by sample: those of the bench, and those around them."""
+    known: dict[int, Mapping[str, np.ndarray]] = {index: bench.reference(index) for index in bench.samples}
+    others = [index for index in scene.inputs.indices if index not in known]
+    started = time.perf_counter()
+    for index in sorted(others, key=lambda one: abs(one - bad[0]))[: _MOST - len(known)]:
+        if time.perf_counter() - started > _SECONDS:
+            break
+        try:
+            known[index] = bench.outputs(scene.inputs.sample(index).arrays)
+        except ParityError:
+            continue
+    return known
+
+
+def _finding(order: Mapping[int, int], share: float, evidence: Evidence) -> Finding:
+    return Finding(
+        code=_CODE,
+        title=_TITLE,
+        role="cause",
+        claim=f"The outputs belong to other samples: {evidence.because}.",
+        confidence=share,
+        confidence_from="the share of the error, in squares, that the other samples' answers explain with nothing fitted",
+        share=share,
+        evidence=(evidence,),
+        repairs=(
+            OfferedRepair(
+                repair="pair_samples", text="write each answer under its sample's own name or number, and pair by it"
+            ),
+        ),
+        details={"order": {str(index): other for index, other in order.items()}},
+    )
+
+
+_MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,24] x) => (float[N,24] y) { y = Exp(x) }"""
+_X = {"x": np.random.default_rng(68).normal(size=(4, 24)).astype(np.float32)}
+
+
+def _listed(samples: Samples) -> Samples:
+    """In the order of names that are sorted as text, say."""
+    return [samples[place] for place in (2, 0, 3, 1)]
+
+
+CHECK = Check(
+    code=_CODE,
+    title=_TITLE,
+    propose=_propose,
+    holds=(
+        Example(model=_MODEL, inputs=_X, outputs_fault=_listed),
+        Example(model=_MODEL, inputs=_X, outputs_fault=lambda samples: [*samples[1:], samples[0]]),
+    ),
+    holds_not=(
+        # Old outputs, and one that is wrong beside the exchange.
+        Example(model=_MODEL, inputs=_X, outputs_fault=lambda samples: [samples[0], *samples[:-1]]),
+        Example(
+            model=_MODEL,
+            inputs=_X,
+            outputs_fault=lambda samples: [
+                {"y": each["y"] * (1 + place % 2)} for place, each in enumerate(_listed(samples))
+            ],
+        ),
+        Example(model=_MODEL, inputs=_X, candidate="sim:bf16", declared="f32"),
+    ),
+)

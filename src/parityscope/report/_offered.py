@@ -1,0 +1,104 @@
+"""View of what to do: the repairs that findings offer, each with what was measured, and the command or lines for it."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from parityscope.report._advice import lines_of
+from parityscope.report.words import clean, figure, number, ratio
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["repairing", "repairs"]
+
+
+def repairs(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every repair offered, those that a trial showed to work best first, each with what the trial measured."""
+    written = repairing(document)
+    steps = _reproduced(document)
+    offered = [
+        _repair(repair, finding, written, steps.get(str(finding.get("code", ""))))
+        for finding in document.get("findings", ())
+        for repair in finding.get("repairs", ())
+    ]
+    # Findings of several layers may ask for the same in the same words: that is said once, with how often.
+    told: dict[tuple[object, ...], dict[str, Any]] = {}
+    for place, repair in enumerate(offered):
+        key = (place,) if repair["trial"] else (repair["repair"], repair["text"], repair["command"], repair["code"])
+        told.setdefault(key, {**repair, "times": 0})["times"] += 1
+    for repair in told.values():
+        if repair["times"] > 1:
+            repair["text"] = f"{repair['text']} ({repair['times']} findings)"
+    return sorted(told.values(), key=lambda repair: repair["order"])
+
+
+def repairing(document: Mapping[str, Any]) -> str:
+    """The command that searches the model's repair and writes it, where the deployment is in FP16 or BF16; else ""."""
+    declared = clean((document.get("policy") or {}).get("declared") or "")
+    path = clean((document.get("model") or {}).get("path") or "")
+    if declared not in {"f16", "bf16"} or not path:
+        return ""
+    asked = (document.get("question") or {}).get("asked") or {}
+    given = "".join(f" {word}" for word in _data_words(asked))
+    fixed = shlex.quote(f"{PurePath(path).stem}.fixed.onnx")
+    return f"parityscope repair {shlex.quote(path)}{given} --low {declared} -o {fixed}"
+
+
+def _repair(
+    repair: Mapping[str, Any], finding: Mapping[str, Any], written: str, step: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    trial = repair.get("trial")
+    # What was tried on a copy is a change of the model, which the search makes too; so is keeping a node in FP32.
+    searched = written if trial or repair.get("repair") == "keep_in_fp32" else ""
+    shown: dict[str, Any] = {
+        "repair": clean(repair.get("repair", "")),
+        "text": clean(repair.get("text", "")),
+        "command": _command(repair.get("command", "")) or searched,
+        "code": clean(finding.get("code", "")),
+        "trial": None,
+        "cause": None if step is None or trial else {key: figure(step.get(key)) for key in ("before", "after")},
+        "order": (3 if finding.get("role") == "information" else 1, 0.0),
+    }
+    shown["code_lines"] = {} if shown["command"] else lines_of(str(repair.get("repair", "")), finding)
+    if trial:
+        after = number(trial.get("after"))
+        shown["trial"] = {
+            "before": figure(trial.get("before")),
+            "after": figure(trial.get("after")),
+            "ratio": ratio(trial.get("before"), trial.get("after")),
+            "verdict": trial.get("verdict", "incomplete"),
+            "note": clean(trial.get("note", "")),
+        }
+        rank = math.inf if after is None or math.isnan(after) else after
+        shown["order"] = (0 if trial.get("verdict") == "within" else 2, rank)
+    return shown
+
+
+def _data_words(asked: Mapping[str, Any]) -> Iterator[str]:
+    """The options that say what the samples were, for another command on the same ones."""
+    for name in ("inputs", "preprocess"):
+        if asked.get(name):
+            yield f"--{name} {shlex.quote(clean(asked[name]))}"
+    if asked.get("stacked"):
+        yield "--stacked"
+    for name, dims in sorted((asked.get("shapes") or {}).items()):
+        yield f"--shapes {shlex.quote(clean(f'{name}:' + 'x'.join(str(dim) for dim in dims)))}"
+    for name in ("samples", "seed"):
+        if asked.get(name):
+            yield f"--{name} {shlex.quote(clean(asked[name]))}"
+
+
+def _reproduced(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The step of the sequence for each code that has exactly one: what putting that cause into the reference left."""
+    steps = [step for step in (document.get("sequence") or {}).get("steps", ()) if step.get("code")]
+    codes = [str(step["code"]) for step in steps]
+    return {code: step for code, step in zip(codes, steps, strict=True) if codes.count(code) == 1}
+
+
+def _command(text: object) -> str:
+    """A command keeps its line breaks: it is there to be copied."""
+    return "\n".join(clean(line) for line in str(text).splitlines())

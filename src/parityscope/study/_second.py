@@ -1,0 +1,65 @@
+"""The first sample on the model as it stands, where both sides may share an optimizer: agreement of two such sides says little.
+
+It costs one session and one inference, with the optimizer off. Sides that cannot share one are not asked: another
+runtime that agrees is a second reference itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from parityscope.backends import Capture
+from parityscope.backends.opening import open_target
+from parityscope.study._others import half_typed, unoptimized
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import numpy as np
+
+    from parityscope.case import Inputs, Model
+    from parityscope.records import Target
+
+    Arrays = Mapping[str, np.ndarray]
+
+__all__ = ["second_run"]
+
+# Runtimes that may be ONNX Runtime as well: what is behind a program, a server or a recording nobody knows.
+_MAY_SHARE = frozenset({"ort", "command", "saved", "triton"})
+
+
+def second_run(
+    model: Model, inputs: Inputs, reference: Target, candidate: Target, first: Arrays | None = None
+) -> Callable[[], tuple[Arrays, Arrays]] | None:
+    """What gives the outputs of the reference (those are `first`, if they were kept) and of the unoptimized model on a sample.
+
+    None where the sides cannot share an optimizer, or where other rounding is what users want of one: in half-precision models,
+    whose operators ONNX Runtime computes in FP32 on a CPU, and in quantized ones, which it computes in integers.
+    """
+    if not _may_share(reference, candidate) or half_typed(model):
+        return None
+    if any("Quantize" in node.op_type for node in model.graph().graph):
+        return None
+
+    def run() -> tuple[Arrays, Arrays]:
+        sample = inputs.sample(inputs.indices[0])
+        ours = first
+        if ours is None:
+            with open_target(model, reference, Capture()) as session:
+                ours = session.run(sample)
+        with open_target(model, unoptimized(reference), Capture()) as session:
+            return ours, session.run(sample)
+
+    return run
+
+
+def _may_share(reference: Target, candidate: Target) -> bool:
+    """Whether both may run what one optimizer made; a reference on another device rounds in ways of its own."""
+    return (
+        reference.backend == "ort"
+        and not reference.precision
+        and not reference.option("device")
+        and reference.option("optimization") != "disabled"
+        and candidate.backend in _MAY_SHARE
+        and candidate.option("optimization") != "disabled"
+    )

@@ -1,0 +1,88 @@
+"""Pairs of tensors as rows of the document: what its tables of outputs and of tensors hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from parityscope.records import Pair, Suspect
+
+__all__ = ["distance", "output_row", "tensor_rows"]
+
+
+def output_row(pair: Pair, reason: str) -> dict[str, Any]:
+    """A pair of outputs with all its metrics; `reason` says why its verdict is what it is."""
+    return {
+        **_numbers(pair),
+        "samples": pair.samples,
+        "rel_l2_finite": pair.value("rel_l2_finite"),
+        "cosine": pair.value("cosine"),
+        "snr_db": pair.value("snr_db"),
+        "norm_ratio": pair.value("norm_ratio"),
+        "verdict": pair.verdict,
+        "per_sample": list(pair.per_sample),
+        "worst_sample": pair.worst_sample,
+        "measurements": {name: {"value": one.value, "unit": one.unit} for name, one in pair.measurements.items()},
+        "statistics": dict(pair.statistics),
+        "reason": reason,
+    }
+
+
+def tensor_rows(tensors: Mapping[str, Pair], suspects: tuple[Suspect, ...]) -> list[dict[str, Any]]:
+    """Pairs by the reference's name, each with what the suspect of that name says of its error."""
+    blamed = {suspect.site.tensor: suspect for suspect in suspects}
+    rows = []
+    for name, pair in tensors.items():
+        suspect = blamed.get(name)
+        channel = pair.measurements.get("worst_channel")
+        rows.append(
+            {
+                **_numbers(pair),
+                "node": pair.site.node,
+                "op_type": pair.site.op_type,
+                "index": pair.site.index,
+                "dtype": pair.dtype,
+                "shape": list(pair.shape),
+                "introduced": suspect.introduced if suspect else None,
+                "inherited": suspect.inherited if suspect else None,
+                "gain": suspect.gain if suspect else None,
+                "floor": pair.expected.get("f32", suspect.floor if suspect else None),
+                "worst_channel": None
+                if channel is None
+                else {
+                    "index": channel.worst_index[0] if channel.worst_index else None,
+                    "rel_l2": channel.value,
+                    "ratio": pair.value("worst_channel_ratio"),
+                },
+                "ulp_mean": pair.value("ulp_mean"),
+                "is_output": pair.is_output,
+                "candidate_name": pair.candidate_name,
+                "how": pair.how,
+            }
+        )
+    return rows
+
+
+def distance(pair: Pair) -> float:
+    """Relative L2 distance; for integers, booleans and strings the share of unequal elements."""
+    return pair.value("rel_l2") if "rel_l2" in pair.measurements else pair.value("mismatch_share")
+
+
+def _numbers(pair: Pair) -> dict[str, Any]:
+    found = pair.measurements
+    worst = found["max_abs"].worst_index if "max_abs" in found else None
+    return {
+        "name": pair.site.tensor,
+        "rel_l2": distance(pair),
+        "max_abs": pair.value("max_abs"),
+        "worst_index": worst,
+        "nonfinite": {
+            "reference": pair.nonfinite_reference,
+            "candidate": pair.nonfinite_candidate,
+            "agreeing": pair.nonfinite_agreeing,
+        },
+        "grade": pair.grade,
+        "expected": dict(pair.expected),
+    }

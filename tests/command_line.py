@@ -1,0 +1,29 @@
+"""The command line: in the test's own process, or in one of its own as a user starts it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from parityscope.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_PATIENCE_S = 500  # below the limit of a test, so that what hangs is ended with it
+
+
+def exit_status(*words: str) -> int:
+    """What `parityscope` with these words ends with, here."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    return int(ended.value.code or 0)
+
+
+def in_a_process(*words: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """`parityscope` with these words in a process of its own that works in `folder`."""
+    command = [sys.executable, "-m", "parityscope", *words]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False, timeout=_PATIENCE_S)

@@ -1,0 +1,58 @@
+"""What is read first: the help of the command line, every verb in one whole line; and the two READMEs, which are twins."""
+
+from __future__ import annotations
+
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+from parityscope import cli
+from parityscope.cli import main
+
+ROOT = Path(__file__).parent.parent
+PAGES = ("README.md", "README.zh-CN.md")
+VERBS = sorted(name.rstrip("_") for _, name, _ in pkgutil.iter_modules(cli.__path__) if not name.startswith("_"))
+
+
+def helped(words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("PARITYSCOPE_NO_FORK", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "--help"])
+    assert ended.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_every_verb_stands_in_one_line_that_is_not_cut(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = helped([], capsys, monkeypatch).partition("Commands:")[2].partition("Start with:")[0]
+    lines = [line for line in listed.splitlines() if line.strip()]
+    assert sorted(line.split()[0] for line in lines) == VERBS
+    assert not [line for line in lines if not re.fullmatch(r"  [a-z]+ +[A-Z].*\.", line) or line.endswith("...")]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_default_is_told_once(verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    told = " ".join(helped([verb], capsys, monkeypatch).split())
+    # An option whose help says its default in brackets shows no other one behind it.
+    assert not re.findall(r" \[[^\]]*\]\. \[default: [^\]]*\]", told)
+
+
+def test_the_version_is_a_plain_switch(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "--no-version" not in helped([], capsys, monkeypatch)
+
+
+def links(page: str) -> list[str]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return sorted(re.findall(r"\]\(([^)]+)\)", text))
+
+
+def test_the_readmes_are_twins() -> None:
+    english, chinese = (links(page) for page in ("README.md", "README.zh-CN.md"))
+    assert [one for one in english if one != "README.zh-CN.md"] == [one for one in chinese if one != "README.md"]
+    for pattern in (r"^#+ ", r"^\| ", r"^- ", r"`--[a-z-]+"):
+        counts = [len(re.findall(pattern, (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE)) for page in PAGES]
+        assert counts[0] == counts[1], pattern

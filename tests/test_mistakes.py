@@ -1,0 +1,137 @@
+"""Mistakes that people make on the command line: each is said in one line with what mends it, and nothing is written."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import pytest
+
+from parityscope.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MODEL = """
+<ir_version: 8, opset_import: ["" : 17]>
+exponential (float[1, 4] x) => (float[1, 4] y) { y = Exp(x) }"""
+ASKED = "diagnose m.onnx --inputs x.npz --candidate sim:f16"
+
+# What is typed, words of what is said, and words of the fix.
+MISTAKES = [
+    # the model
+    ("diagnose nope.onnx --candidate sim:f16", "there is no model at nope.onnx", "give the path of an .onnx file"),
+    ("diagnose folder --candidate sim:f16", "there is no model at folder", "give the path of an .onnx file"),
+    ("diagnose text.onnx --candidate sim:f16", "text.onnx is not a readable ONNX model", "check that the download"),
+    ("diagnose empty.onnx --candidate sim:f16", "empty.onnx holds no graph", "give an .onnx file"),
+    ("lint nope.onnx", "there is no model at nope.onnx", "give the path of an .onnx file"),
+    ("evaluate nope.onnx --inputs x.npz", "there is no model at nope.onnx", "give the path of an .onnx file"),
+    ("network nope.onnx", "there is no model at nope.onnx", "give the path of an .onnx file"),
+    ("network text.onnx", "text.onnx is not a readable ONNX model", "check that the download"),
+    # targets
+    ("diagnose m.onnx --inputs x.npz", "Missing option '--candidate'", "parityscope diagnose --help"),
+    ("diagnose m.onnx --inputs x.npz --candidate simm:f16", "there is no backend 'simm'", "use one of: "),
+    ("diagnose m.onnx --inputs x.npz --candidate sim:f17", "sim has no precision 'f17'", "f16, bf16"),
+    ("diagnose m.onnx --inputs x.npz --candidate ort?modle=a", "ort has no option 'modle'", "model"),
+    ("diagnose m.onnx --inputs x.npz --candidate ort?model=a.onnx", "there is no model at a.onnx", "give the path"),
+    ("diagnose m.onnx --inputs x.npz --candidate ort?threads", "'threads' in target", "backend[:precision]"),
+    ("diagnose m.onnx --inputs x.npz --candidate saved?path=nope", "there is no nope", "that the deployment wrote"),
+    ("diagnose m.onnx --inputs x.npz --candidate command?run=./nope", "there is no program './nope'", "give its path"),
+    ("diagnose m.onnx --inputs x.npz --candidate command?run=./s.sh", "'./s.sh' is not executable", "chmod +x ./s.sh"),
+    (f"{ASKED} --peer foo", "there is no backend 'foo'", "use one of: "),
+    (f"{ASKED} --peer sim:f17", "sim has no precision 'f17'", "use one of: "),
+    ("verify m.onnx --before ort --after nope --inputs x.npz", "there is no backend 'nope'", "use one of: "),
+    ("localize m.onnx --candidate trt?engine=a.plan --inputs x.npz", "there is no engine at a.plan", "give the path"),
+    # inputs
+    ("diagnose m.onnx --candidate sim:f16 --inputs nope.npz", "there is no nope.npz", "give a file, a folder"),
+    ("diagnose m.onnx --candidate sim:f16 --inputs folder", "there are no samples in folder", "give a folder of .npz"),
+    ("diagnose m.onnx --candidate sim:f16 --inputs bad.npz", "bad.npz cannot be read", "write it again"),
+    ("diagnose m.onnx --candidate sim:f16 --inputs name.npz", "input 'x' is missing; the sample has 'z'", "called 'x'"),
+    ("diagnose m.onnx --candidate sim:f16 --inputs dtype.npz", "found float64 [1, 4]", ".astype(np.float32)"),
+    ("diagnose m.onnx --candidate sim:f16 --inputs rank.npz", "found the shape [4]", "add the batch axis"),
+    ("diagnose m.onnx --candidate sim:f16 --inputs shape.npz", "found the shape [1, 5]", "give it the shape [1, 4]"),
+    # what is asked
+    (f"{ASKED} --budget nope:rel_l2=0.1", "the model has no such output", "use one of: y"),
+    (f"{ASKED} --budget rel_l3=0.1", "there is no metric 'rel_l3'", "rel_l2"),
+    (f"{ASKED} --budget rel_l2", "'rel_l2' is not METRIC=VALUE", "--budget rel_l2=1e-3"),
+    (f"{ASKED} --budget rel_l2=-1", "can never be met: rel_l2 is not negative", "--budget rel_l2=0"),
+    (f"{ASKED} --declared fp16", "'fp16' is no declared arithmetic", "f16"),
+    (f"{ASKED} --format htm", "there is no report format 'htm'", "html"),
+    (f"{ASKED} --policy nope.toml", "the policy nope.toml cannot be read", "give a .toml file"),
+    (f"{ASKED} --samples 0", "0 samples cannot be judged", "--samples 1"),
+    (f"{ASKED} --samples x", "Invalid value for '--samples'", "parityscope diagnose --help"),
+    (f"{ASKED} --buget rel_l2=0.1", "No such option: --buget", "parityscope diagnose --help"),
+    (f"{ASKED} --memory 5", "--memory '5' is not a size", "--memory 512MiB"),
+    (f"{ASKED} --match nope", "the model has no such output", "use some of: y"),
+    (f"{ASKED} --state a=b", "the model has no input 'b'", "x"),
+    ("doctr", "No such command 'doctr'", "parityscope --help"),
+    # where it is written
+    (f"{ASKED} --study study", "a study is never overwritten", "choose another --study"),
+    (f"{ASKED} --study text.onnx/s", "the study cannot be written: Not a directory", "choose another --study"),
+    ("run m.onnx --inputs x.npz -o folder", "a recording is never overwritten", "choose another -o"),
+    ("repair m.onnx --inputs x.npz --low f16 -o m.onnx", "m.onnx is the model itself", "choose another -o"),
+    ("predict m.onnx --inputs x.npz -o out.pdf", "has no suffix", "use .html, .json or .txt"),
+    # studies and codes
+    ("report nope", "there is no study at nope", "`diagnose`"),
+    ("report m.onnx", "m.onnx cannot be read as a study", "give the folder that it wrote"),
+    ("report broken", "study.json cannot be read as a study", "run `diagnose` again"),
+    ("report study", "is not a study of schema parityscope/1 but of 'parityscope/9'", "run `diagnose` again"),
+    ("experiment study RNG001-1", "is not a study of schema parityscope/1", "run `diagnose` again"),
+    ("explain RNG999", "there is no check or rule 'RNG999'", "use one of: RNG001, "),
+    ("explain something", "there is no check or rule 'something'", "parityscope list checks"),
+    ("list foo", "there is no catalogue 'foo'", "checks"),
+    ("log nope.log", "there is no log nope.log", "give the path"),
+    ("pipeline nope.toml", "there is no pipeline at nope.toml", "give the path"),
+]
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("desk")
+    onnx.save(onnx.parser.parse_model(MODEL), folder / "m.onnx")
+    arrays = {
+        "x": {"x": np.zeros((1, 4), np.float32)},
+        "name": {"z": np.zeros((1, 4), np.float32)},
+        "dtype": {"x": np.zeros((1, 4))},
+        "rank": {"x": np.zeros(4, np.float32)},
+        "shape": {"x": np.zeros((1, 5), np.float32)},
+    }
+    for name, held in arrays.items():
+        np.savez(folder / f"{name}.npz", **held)
+    for name, text in {"text.onnx": "hello", "empty.onnx": "", "bad.npz": "PK", "s.sh": "echo"}.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    for name, text in {"folder": "", "study": json.dumps({"schema": "parityscope/9"}), "broken": "{bad"}.items():
+        (folder / name).mkdir()
+        if text:
+            (folder / name / "study.json").write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(("typed", "said", "fix"), MISTAKES, ids=[typed for typed, _, _ in MISTAKES])
+def test_a_mistake_is_said_with_its_fix(
+    desk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], typed: str, said: str, fix: str
+) -> None:
+    monkeypatch.chdir(desk)
+    monkeypatch.setenv("PARITYSCOPE_NO_FORK", "1")
+    before = sorted(str(path) for path in desk.rglob("*"))
+    with pytest.raises(SystemExit) as ended:
+        main(typed.split())
+    told = capsys.readouterr()
+    assert ended.value.code == 2
+    assert told.out == ""
+    first, *rest = told.err.splitlines()
+    assert first.startswith("parityscope: ")
+    assert said in told.err
+    (last,) = [line for line in rest if line.startswith("  fix:")]
+    assert fix in last
+    assert len(rest) <= 2  # where, if it says more than the first line, and the fix
+    assert sorted(str(path) for path in desk.rglob("*")) == before
+
+
+def test_a_code_may_be_typed_in_small_letters(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["explain", "rng001"])
+    assert ended.value.code == 0
+    assert "A parameter does not fit" in capsys.readouterr().out
