@@ -14,6 +14,7 @@ from parityscope.arithmetic.simulation import simulate
 from parityscope.backends._onnxruntime import open_session
 from parityscope.case import Inputs, Sample, load_model
 from parityscope.comparison import measure_pair
+from parityscope.forecast import forecast
 from parityscope.prediction import expect_outputs, graded_error
 from parityscope.testing.networks import parse_network, write_network
 
@@ -68,6 +69,17 @@ def test_a_bug_is_not_excused_by_what_overflows_in_the_file_itself(tmp_path: Pat
         model, candidate=f"saved:f16?path={tmp_path / 'candidate.npz'}", inputs=tmp_path / "x.npz"
     )
     assert study.verdict == "beyond"
+
+
+def test_a_prediction_says_what_its_reference_leaves_out_of_a_mixed_file(tmp_path: Path) -> None:
+    path = write_network(tmp_path / "mixed.onnx", MIXED, CONSTANTS)
+    found = forecast(load_model(path), inputs(), ["f16"])
+    assert any(said.startswith("3 of the file's own tensors are float16") for said in found.statements)
+    # What the formats' rounding costs does not overflow, what the file makes of the numbers does.
+    assert found.lost
+    assert 0.2 * 2.0**-11 < found.formats[0].rounding["y"] < 3 * 2.0**-11
+    plain = write_network(tmp_path / "plain.onnx", HEAD + "{ y = Mul(x, c) }", {"c": np.float32(0.3)})
+    assert not forecast(load_model(plain), inputs(), ["f16"]).statements
 
 
 def test_elements_in_which_the_reference_overflows_say_nothing_about_rounding(tmp_path: Path) -> None:

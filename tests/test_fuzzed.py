@@ -264,3 +264,17 @@ def test_an_output_that_was_computed_is_not_old(tmp_path: Path) -> None:
     document = diagnosed(tmp_path, model, f"ort?optimization=disabled&model={other}")
     assert document["suspects"][0]["site"]["tensor"] == "m"  # type: ignore[index]
     assert "BND003" not in findings(document)
+
+
+def test_quantized_tensors_may_be_suspects(tmp_path: Path) -> None:
+    """ONNX Runtime adds no int8 to int8, and before opset 14 the standard has no such Add."""
+    text = """<ir_version: 8, opset_import: ["" : 13]> g (float[4,8] x) => (float[4,8] y)
+        { a = Mul(x, k) q = QuantizeLinear(a, scale, zero) d = DequantizeLinear(q, scale, same) y = Tanh(d) }"""
+    constants = {"k": np.float32(1.5), "scale": np.float32(0.05), "zero": np.int8(0), "same": np.int8(0)}
+    model = write_network(tmp_path / "m.onnx", text, constants)
+    other = write_network(tmp_path / "other.onnx", text, constants | {"zero": np.int8(3)})
+    samples(tmp_path, x=(4, 8))
+    document = diagnosed(tmp_path, model, f"ort?optimization=disabled&model={other}")
+    suspect = document["suspects"][0]  # type: ignore[index]
+    assert suspect["site"]["tensor"] == "q"
+    assert suspect["share"] == pytest.approx(1.0, abs=1e-6)

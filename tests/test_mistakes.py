@@ -9,7 +9,8 @@ import numpy as np
 import onnx
 import pytest
 
-from parityscope.cli import main
+from parityscope.cli import guarded, main
+from parityscope.errors import Exit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -135,3 +136,12 @@ def test_a_code_may_be_typed_in_small_letters(capsys: pytest.CaptureFixture[str]
         main(["explain", "rng001"])
     assert ended.value.code == 0
     assert "A parameter does not fit" in capsys.readouterr().out
+
+
+def test_a_reader_that_has_gone_is_no_verdict() -> None:
+    """`compare ... | head` must not end as "within" because nobody read that it is not."""
+
+    def told() -> int:
+        raise BrokenPipeError
+
+    assert guarded(told) == Exit.INTERRUPTED

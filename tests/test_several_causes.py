@@ -15,11 +15,13 @@ import pytest
 from onnx import helper, numpy_helper
 
 from command_line import exit_status
+from parityscope.backends._onnxruntime import open_path
 from parityscope.case.formats.images import read_image
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.imaging.recipe import Placing, Recipe, prepared
 from parityscope.testing.efficientnet import efficientnet_lite0
 from parityscope.testing.models import require
+from parityscope.testing.networks import write_network
 from parityscope.testing.several_causes import cases, planted
 
 if TYPE_CHECKING:
@@ -81,6 +83,37 @@ def test_a_lost_bound_behind_exchanged_inputs_is_found_from_outputs_alone(
         ("BND001", "within"),
         ("FUS012", "within"),
     ]
+
+
+TWO_OUTPUTS = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[1,32] a, float[1,32] b) => (float[1,16] p, float[1,16] q) {
+  h = Tanh(a)
+  s = Add(h, b)
+  l = MatMul(s, w0)
+  p = Sigmoid(l)
+  q = MatMul(s, w1)
+}"""
+
+
+def test_two_outputs_that_were_each_processed_in_another_way(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    draw = np.random.default_rng(12)
+    constants = {name: draw.normal(size=(32, 16)).astype(np.float32) / np.float32(4) for name in ("w0", "w1")}
+    model = write_network(tmp_path / "m.onnx", TWO_OUTPUTS, constants)
+    run = open_path(model, outputs=["p", "q"])
+    for number in range(3):
+        x = {name: draw.normal(size=(1, 32)).astype(np.float32) for name in "ab"}
+        write_npz(tmp_path / "x" / f"{number}.npz", x)
+        right = run(x)
+        write_npz(tmp_path / "y" / f"{number}.npz", {**right, "p": right["p"] * np.float32(100)})
+        write_npz(tmp_path / "z" / f"{number}.npz", {"p": right["p"] * np.float32(100), "q": np.flip(right["q"], 1)})
+    for folder, named in (("y", {"BND005"}), ("z", {"BND004", "BND005"})):
+        line = [str(model), "--inputs", str(tmp_path / "x"), "--candidate", f"saved?path={tmp_path / folder}"]
+        line += ["--study", str(tmp_path / f"study-{folder}"), "--quiet", "--format", "json"]
+        assert exit_status("diagnose", *line) == 1
+        document = json.loads(capfd.readouterr().out)
+        assert {one["code"] for one in document["findings"] if one["role"] == "cause"} == named
+        assert {step["code"] for step in document["sequence"]["steps"]} == named
+        assert document["sequence"]["verdict"] == "within"
 
 
 @pytest.mark.parametrize("name", CLEAN)

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 from parityscope.arithmetic import format_named
 from parityscope.arithmetic.quantized import QUANTIZED
 from parityscope.backends import Capture
-from parityscope.backends.calibrating import calibrated, quantized_target
 from parityscope.backends.opening import open_target
 from parityscope.backends.recording import Progress, silent
 from parityscope.backends.sizing import plan_chunks
@@ -217,7 +216,11 @@ def expect_tensors(
 
 def _target(name: str, model: Model, samples: Sequence[Sample], further: tuple[tuple[str, str], ...] = ()) -> Target:
     """What simulates a format on samples, with `further` options."""
-    return quantized_target(name, calibrated(model, samples)) if name in QUANTIZED else _rounding(name, further)
+    if name not in QUANTIZED:
+        return _rounding(name, further)
+    from parityscope.backends.calibrating import calibrated, quantized_target
+
+    return quantized_target(name, calibrated(model, samples))
 
 
 def _rounding(name: str, further: tuple[tuple[str, str], ...] = ()) -> Target:

@@ -23,7 +23,7 @@ from parityscope.arithmetic.standard import DOMAINS
 from parityscope.arithmetic.tables import gathering
 from parityscope.records import Skip
 
-__all__ = ["retype"]
+__all__ = ["HALF", "retype"]
 
 HALF = {ir.DataType.FLOAT16: FORMATS["f16"], ir.DataType.BFLOAT16: FORMATS["bf16"]}
 # Attributes of ONNX operators whose integer is an element type.

@@ -31,6 +31,11 @@ SEVERED_SUFFIX = "::candidate"
 DELTA_SUFFIX = "::delta"
 
 _CLEAN_SUFFIX = "::clean"
+# Types that ONNX Runtime has no Add for on a CPU, and in which the error is added instead.
+_SUMMED_AS = {
+    **dict.fromkeys(("int8", "int16", "uint8", "uint16", "uint32", "uint64"), "int64"),
+    **dict.fromkeys(("bfloat16", "float8_e4m3fn", "float8_e5m2"), "float32"),
+}
 
 
 def mark_outputs(model: ir.Model, names: Sequence[str]) -> None:
@@ -133,11 +138,11 @@ def inject(model: ir.Model, tensors: Mapping[str, tuple[str, int]]) -> dict[str,
         value.name = name + _CLEAN_SUFFIX
         users = list(value.uses())
         producer = value.producer()
-        node = ir.Node("", "Xor" if dtype == "bool" else "Add", [value, delta], outputs=[changed])
+        nodes = _sum(value, delta, changed, dtype)
         if producer is None:
-            model.graph.insert_before(model.graph[0], node)
+            model.graph.insert_before(model.graph[0], nodes)
         else:
-            model.graph.insert_after(producer, node)
+            model.graph.insert_after(producer, nodes)
         for user, index in users:
             user.replace_input_with(index, changed)
         for position, output in enumerate(model.graph.outputs):
@@ -146,6 +151,20 @@ def inject(model: ir.Model, tensors: Mapping[str, tuple[str, int]]) -> dict[str,
         model.graph.inputs.append(delta)
         inputs[name] = name + DELTA_SUFFIX
     return inputs
+
+
+def _sum(value: ir.Value, delta: ir.Value, changed: ir.Value, dtype: str) -> list[ir.Node]:
+    """The nodes that make `changed` of a value and its error; integers wrap around."""
+    import onnx_ir as ir
+
+    if dtype not in _SUMMED_AS:
+        return [ir.Node("", "Xor" if dtype == "bool" else "Add", [value, delta], outputs=[changed])]
+    wide, narrow = (ir.AttrInt64("to", int(_data_type(each))) for each in (_SUMMED_AS[dtype], dtype))
+    nodes = [ir.Node("", "Cast", [each], [wide], num_outputs=1) for each in (value, delta)]
+    nodes.append(ir.Node("", "Add", [node.outputs[0] for node in nodes], num_outputs=1))
+    for place, node in enumerate(nodes):
+        node.outputs[0].name = f"{delta.name}::{place}"
+    return [*nodes, ir.Node("", "Cast", [nodes[-1].outputs[0]], [narrow], outputs=[changed])]
 
 
 def _data_type(dtype: str) -> ir.DataType:

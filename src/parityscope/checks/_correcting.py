@@ -6,6 +6,7 @@ tensor, as the model was.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,15 +34,17 @@ __all__ = [
     "computed_otherwise",
     "held_as",
     "in_order",
+    "not_compared",
     "outputs_in_order",
     "replace_constants",
     "with_constants",
     "without_old",
 ]
 
-# Element types of ONNX (onnx.proto, TensorProto.DataType).
-_FLOAT, _FLOAT16 = 1, 10
+# An element type of ONNX (onnx.proto, TensorProto.DataType).
+_FLOAT = 1
 _HALF = "f16"
+_BEYOND_HALF = 65520.0  # what is as large as this is rounded to infinity (IEEE 754-2019, section 7.4)
 
 
 def in_order(order: Mapping[str, str]) -> Correction:
@@ -89,6 +92,11 @@ def without_old(output: str, start: int) -> Correction:
     return Correction(words=f"is not held against elements of {output} from {start} on", outputs=changed)
 
 
+def not_compared(output: str) -> Correction:
+    """What was done to `output` behind the model is known, and all that is wrong with it: it says nothing of the model."""
+    return replace(without_old(output, 0), words=f"is not held against {output}, whose values are explained")
+
+
 def with_constants(constants: Arrays, words: str) -> Correction:
     """The named parameters have other values."""
     return Correction(words=words, model=lambda model: replace_constants(model, constants))
@@ -120,7 +128,7 @@ def beyond_range(tensor: str, storage: Format, *, clamped: bool) -> Correction |
         return None
 
     def rewrite(model: ir.Model, node: ir.Node, _: float) -> None:
-        from parityscope.arithmetic.hypotheses._edits import behind, constant
+        from parityscope.arithmetic.hypotheses._edits import behind, constant, insert
 
         if clamped:
             low, high = (
@@ -129,9 +137,12 @@ def beyond_range(tensor: str, storage: Format, *, clamped: bool) -> Correction |
             )
             behind(model, node, "Clip", [low, high])
             return
-        stored = behind(model, node, "Cast", attributes={"to": _FLOAT16}).producer()
-        if stored is not None:
-            behind(model, stored, "Cast", attributes={"to": _FLOAT})
+        # Divided by nought. Not Casts: what a format costs is told of a model as if its own types had FP32's range.
+        old, edge = node.outputs[0], constant(model, np.array(_BEYOND_HALF, np.float32), f"{tensor}::edge")
+        divided = behind(model, node, "Div", [edge]).producer()
+        if divided is not None:
+            kept = insert(divided, "Less", [insert(divided, "Abs", [old]), edge])
+            divided.replace_input_with(1, insert(divided, "Cast", [kept], {"to": _FLOAT}))
 
     kind = "clamped to it" if clamped else "infinite"
     words = f"makes elements of {tensor} beyond {storage.title}'s largest value {kind}"

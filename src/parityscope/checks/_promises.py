@@ -23,11 +23,15 @@ COARSE = 2.0**-8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
-    """How many elements break a promise, in words what they do, and where the worst is."""
+    """How many elements break a promise, in words what they do, and where the worst is.
+
+    `places` are those elements: bool, of the tensor's shape or one that broadcasts to it.
+    """
 
     count: int
     words: str
     index: tuple[int, ...]
+    places: np.ndarray
 
 
 def broken_range(values: np.ndarray, low: float, high: float, rounding: float) -> Broken | None:
@@ -43,7 +47,7 @@ def broken_range(values: np.ndarray, low: float, high: float, rounding: float) -
         return None
     worst = tuple(int(i) for i in np.unravel_index(int(over.argmax()), over.shape))
     bound = f"{number(low)} to {number(high)}"
-    return Broken(count=int(bad.sum()), words=f"{number(float(found[worst]))} outside {bound}", index=worst)
+    return Broken(count=int(bad.sum()), words=f"{number(float(found[worst]))} outside {bound}", index=worst, places=bad)
 
 
 def broken_sums(values: np.ndarray, axis: int, rounding: float, *, logarithms: bool = False) -> Broken | None:
@@ -62,7 +66,8 @@ def broken_sums(values: np.ndarray, axis: int, rounding: float, *, logarithms: b
         return None
     worst = tuple(int(i) for i in np.unravel_index(int(off.argmax()), off.shape))
     said = "exponentials of row" if logarithms else "row"
-    return Broken(count=int(bad.sum()), words=f"a {said} sums to {number(float(sums[worst]))}", index=worst)
+    words = f"a {said} sums to {number(float(sums[worst]))}"
+    return Broken(count=int(bad.sum()), words=words, index=worst, places=np.expand_dims(bad, axis))
 
 
 def broken_index(indices: np.ndarray, array: np.ndarray, axis: int, *, largest: bool) -> Broken | None:
@@ -79,4 +84,4 @@ def broken_index(indices: np.ndarray, array: np.ndarray, axis: int, *, largest: 
         return None
     place = tuple(int(i) for i in np.unravel_index(int(missed.argmax()), missed.shape))
     words = f"index {int(indices[place])}, and another is better by {number(float(missed[place]))}"
-    return Broken(count=int((missed > 0).sum()), words=words, index=place)
+    return Broken(count=int((missed > 0).sum()), words=words, index=place, places=missed > 0)

@@ -184,9 +184,20 @@ def _softmax_axis(scene: Scene) -> int:
     return -1 if scene.graph.opset_imports.get("", 13) >= 13 else 1
 
 
+def _part(reference: np.ndarray, candidate: np.ndarray, places: np.ndarray) -> float:
+    """The part of the squared error that lies where the promise is broken; all of it where errors have no size."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        error = (candidate.astype(np.float64) - reference.astype(np.float64)) ** 2
+    if error.ndim != places.ndim or not np.isfinite(error).all() or not error.sum():
+        return 1.0
+    return float(error[np.broadcast_to(places, error.shape)].sum() / error.sum())
+
+
 def _finding(scene: Scene, tensor: str, op_type: str, broken: Broken, evidence: Evidence) -> Finding:
     suspects = scene.localization.suspects if scene.localization else ()
     share = next((one.share for one in suspects if one.site.tensor == tensor), None)
+    if share is not None and scene.lab is not None:
+        share *= _part(scene.lab.reference(tensor), scene.lab.candidate(tensor), broken.places)
     site = scene.places.get(tensor) or Site(tensor=tensor, node="", op_type=op_type, index=-1)
     return Finding(
         code=_CODE,

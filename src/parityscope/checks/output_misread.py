@@ -33,6 +33,7 @@ import numpy as np
 
 from parityscope.checks import Check, Example, Proposal, Result
 from parityscope.checks._common import number
+from parityscope.checks._correcting import not_compared
 from parityscope.checks._permuted import permuted
 from parityscope.checks._readings import readings
 from parityscope.checks._reproducing import Misfit, apart, bad_samples, limit_of, refuted, supported
@@ -197,7 +198,8 @@ def _tested(scene: Scene, bench: Bench, output: str, experiment: Experiment) -> 
         return refuted(experiment, before, "so few values are equal by chance")
     because = f"read so, the error falls from {number(before.error)} to {number(after.error)} on {len(wrong)} samples"
     evidence = supported(experiment, before, after, because)
-    return Result(evidence=evidence, finding=_finding(scene, output, words, evidence))
+    correction = None if words.startswith(_UNORDERED) else not_compared(output)
+    return Result(evidence=evidence, finding=_finding(scene, output, words, evidence), correction=correction)
 
 
 def _finding(scene: Scene, output: str, words: str, evidence: Evidence) -> Finding:

@@ -31,6 +31,7 @@ import numpy as np
 
 from parityscope.checks import Check, Example, Proposal, Result
 from parityscope.checks._common import number
+from parityscope.checks._correcting import not_compared
 from parityscope.checks._processing import processed
 from parityscope.checks._reproducing import Misfit, apart, bad_samples, limit_of, refuted, supported
 from parityscope.errors import ParityError
@@ -108,7 +109,8 @@ def _tested(scene: Scene, bench: Bench, output: str, experiment: Experiment) -> 
             claim=f"{finding.claim} It is one possibility: this network hands a factor of its inputs on to its outputs.",
             confidence=0.5 * finding.confidence,
         )
-    return Result(evidence=evidence, finding=finding)
+        return Result(evidence=evidence, finding=finding)
+    return Result(evidence=evidence, finding=finding, correction=not_compared(output))
 
 
 def _handed_on(scene: Scene, bench: Bench, output: str) -> bool:

@@ -52,7 +52,7 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
 
 
 def _proposal(suspect: Suspect, explanation: Explanation) -> Proposal:
-    best = max((each.share or 0.0 for each in explanation.rejected), default=0.0)
+    best = max((0.0, *(each.share or 0.0 for each in explanation.rejected)))
     experiment = Experiment(
         check=_CODE,
         claim=f"{suspect.site.node} computes something that no hypothesis predicts",
@@ -62,9 +62,8 @@ def _proposal(suspect: Suspect, explanation: Explanation) -> Proposal:
         if_false="one does",
     )
     nearest = explanation.rejected[0].words if explanation.rejected else "none applied"
-    because = f"the nearest, {nearest}, explains {percent(best)}" + (
-        f"; {explanation.left}" if explanation.left else ""
-    )
+    told = f"the nearest, {nearest}, explains {percent(best)}" if best > 0.0 else "no hypothesis explains any of it"
+    because = told + (f"; {explanation.left}" if explanation.left else "")
     evidence = Evidence(experiment=experiment, outcome="supports", before=0.0, after=best, because=because)
     return Proposal(
         experiment=experiment, test=lambda: Result(evidence=evidence, finding=_finding(suspect, evidence, best))

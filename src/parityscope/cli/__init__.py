@@ -44,8 +44,8 @@ def guarded(work: Callable[[], object]) -> int:
         return error.exit_code
     except (typer.Abort, KeyboardInterrupt) as interrupt:
         return _interrupted(interrupt.__cause__)
-    except BrokenPipeError:
-        return Exit.WITHIN
+    except BrokenPipeError:  # whoever read has gone; the verdict that was not told must not pass for "within"
+        return Exit.INTERRUPTED
     except OSError as error:
         print(f"parityscope: {error.strerror or error}\n  where: {error.filename or ''}", file=sys.stderr)
         print("  fix:   check free disk space and permissions", file=sys.stderr)

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
     from parityscope.case.formats.loader import UserFunction
     from parityscope.records import Budget
+    from parityscope.repairs.plan import Plan
 
-__all__ = ["aim_of", "budgets_asked", "check_numbers", "matched_of"]
+__all__ = ["aim_of", "budgets_asked", "budgets_planned", "check_numbers", "matched_of", "plan_asked"]
 
 # Runtimes that convert an FP32 model by themselves: they get the range repairs in FP32 and no Casts.
 _CONVERT = frozenset({"openvino"})
@@ -94,6 +95,39 @@ def budgets_asked(
         found = read_policy(policy, known_metrics()).policy.budgets
     default = Budget(output="", metric="rel_l2", limit=_DEFAULT_LIMIT, reason="the default of this command")
     return found or (default,)
+
+
+def plan_asked(path: Path, *, low: str, types: str, pick: int) -> Plan:
+    """The plan that is to be applied, which says itself what options of a search would say.
+
+    Raises:
+        ParityError: it cannot be read, or one of these options is given.
+    """
+    from parityscope.repairs.plan import read_plan
+
+    for name, given in (("low", low), ("types", types), ("pick", pick)):
+        if given:
+            raise ParityError(
+                f"--{name} is for a search, and --plan applies what is written there", fix=f"leave --{name} out"
+            )
+    return read_plan(path)
+
+
+def budgets_planned(plan: Plan, default: tuple[Budget, ...]) -> tuple[Budget, ...]:
+    """The budgets that a plan was found for, for a new certificate; the default where it names none.
+
+    Raises:
+        ParityError: one is in a metric of the user's.
+    """
+    from parityscope.study import known_metrics
+
+    unknown = sorted({one.metric for one in plan.budgets} - set(known_metrics()))
+    if unknown:
+        raise ParityError(
+            f"the plan has a budget in {unknown[0]!r}, which is no metric of ours",
+            fix=f"add --metric and --budget {unknown[0]}=VALUE, as for the search",
+        )
+    return plan.budgets or default
 
 
 def matched_of(match: str, policy: Path | None, budgets: tuple[Budget, ...], outputs: Sequence[str]) -> tuple[str, ...]:

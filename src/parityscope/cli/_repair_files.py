@@ -34,7 +34,7 @@ def write_plan_file(path: Path, outcome: Outcome, task: Task) -> None:
     """Writes the plan that `--plan` takes."""
     from parityscope.repairs.plan import plan_text
 
-    write_whole(path, plan_text(task.model, task.budgets, outcome))
+    write_whole(path, plan_text(task.model, task.budgets, outcome, task.inputs.sha256))
 
 
 def check_settings(kinds: list[str], output: Path | None) -> None:

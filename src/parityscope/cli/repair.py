@@ -12,12 +12,13 @@ import typer
 
 from parityscope.cli import _options as o
 from parityscope.cli._output import check_report_file, command_line, hand_over
-from parityscope.cli._repair_asked import aim_of, budgets_asked, check_numbers, matched_of
+from parityscope.cli._repair_asked import aim_of, budgets_asked, budgets_planned, check_numbers, matched_of, plan_asked
 from parityscope.cli._repair_files import check_settings, plan_path, write_plan_file, write_settings
 from parityscope.cli._repair_metrics import functions_of
 from parityscope.errors import Exit, ParityError
 
 if TYPE_CHECKING:
+    from parityscope.repairs.plan import Plan
     from parityscope.repairs.search import Outcome, Task
 
 __all__ = ["NAME", "command"]
@@ -137,23 +138,25 @@ def command(
             memory=o.size_of(memory),
             threads=threads,
         )
+        held = None
+        if plan is not None:
+            held = plan_asked(plan, low=low, types=types, pick=pick)
+            own = bool(budget or metric or policy)
+            task = replace(
+                task, low=held.low, typed=held.typed, budgets=budgets if own else budgets_planned(held, budgets)
+            )
         if settings and task.typed:
             fix = "add --types f32: a strongly typed model needs no settings"
             raise ParityError("--settings are for runtimes that convert an FP32 model", fix=fix)
-        outcome, task = _outcome(task, Path(folder), output, plan, quiet=quiet)
+        outcome = _outcome(task, Path(folder), output, held, quiet=quiet)
         if settings and output is not None and output.exists():
             notes = write_settings(settings, outcome, output)
             outcome = replace(outcome, skipped=(*outcome.skipped, *notes))
         document = _document(outcome, task, output)
     # A search that ended before it found anything has no plan, nor has a model that needs no change.
     changes = bool(outcome.kept or outcome.edits or outcome.scales)
-    if (
-        plan_file is not None
-        and changes
-        and outcome.chosen is not None
-        and outcome.verdict != "infeasible"
-        and plan is None
-    ):
+    found = changes and outcome.chosen is not None and outcome.verdict != "infeasible"
+    if plan_file is not None and found and plan is None:
         write_plan_file(plan_file, outcome, task)
     hand_over(FORMS, document, format_name, report)
     if not quiet:
@@ -164,18 +167,14 @@ def command(
     return _EXITS[outcome.verdict]
 
 
-def _outcome(task: Task, folder: Path, output: Path | None, plan: Path | None, *, quiet: bool) -> tuple[Outcome, Task]:
+def _outcome(task: Task, folder: Path, output: Path | None, plan: Plan | None, *, quiet: bool) -> Outcome:
     from parityscope.repairs.plan_certified import certified_plan
     from parityscope.repairs.search import search
 
     progress = o.progress_for(quiet=quiet)
     if plan is None:
-        return search(task, folder, output, progress), task
-    from parityscope.repairs.plan import read_plan
-
-    held = read_plan(plan)
-    task = replace(task, low=held.low, typed=held.typed)
-    return certified_plan(held, task, folder, output, progress), task
+        return search(task, folder, output, progress)
+    return certified_plan(plan, task, folder, output, progress)
 
 
 def _document(outcome: Outcome, task: Task, output: Path | None) -> dict[str, Any]:

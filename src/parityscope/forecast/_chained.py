@@ -7,11 +7,8 @@ of float32 are those of ONNX Runtime's own kernels, bit for bit (IEEE 754; tests
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
-
 import numpy as np
-from numba import carray, njit
+from numba import carray
 
 from parityscope.backends._operators._calls import (
     ask1,
@@ -28,94 +25,24 @@ from parityscope.backends._operators._calls import (
     scratch,
 )
 from parityscope.forecast._observing import added
+from parityscope.forecast._pointwise_kernels import with_number, with_tensor
 from parityscope.forecast.observing import ALONE, COUNTS, DIMENSIONS, ENDS, PART, PARTS, SUMS, WIDTH, WORK
 from parityscope.forecast.programs import HEADER, INPUTS, OPERAND, STEP, STEPS
 
 __all__ = ["compute", "part"]
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 _BLOCK = 2048  # elements, chosen: with all slots of both sides 56 KiB, most of which is in the L1 cache
 _STATE, _PROGRAM = 8, 7
 _THIRD = 2  # f is computed, and not e
-_ADD, _SUB, _FROM, _MUL, _DIV, _UNDER, _MAX, _MIN, _CLIP, _SCALE = range(1, 11)
+_CLIP = 9  # `programs.Code`: this and later ones are computed with numbers alone
 # Of the work of all threads: state, elements, parts; then of each operand its address, how many numbers it has (0: as many
 # as the tensor) and for how many elements each of them holds; then addresses of outputs.
 _JOB, _PLACE = 3, 3
 _OUTPUTS = _JOB + _PLACE * INPUTS
 _ALL = _OUTPUTS + 2 * STEPS
-# A division by zero is infinite or NaN, as IEEE 754 and the runtime have it, and no exception of Python's.
-_plain = cast("Callable[[F], F]", njit(error_model="numpy"))
 _PAD = 320  # bytes between blocks, chosen: addresses alike in their last 12 bits would wait for each other
 _ALWAYS = 1 << 62  # a number that is the same for all elements
 _FAILED = 1  # ORT_FAIL
-
-
-@_plain
-def _with_tensor(code: int, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
-    """One of the codes with a tensor of as many elements; all float32, (n,)."""
-    count = out.shape[0]
-    if code == _ADD:
-        for i in range(count):
-            out[i] = np.float32(a[i] + b[i])
-    elif code == _SUB:
-        for i in range(count):
-            out[i] = np.float32(a[i] - b[i])
-    elif code == _FROM:
-        for i in range(count):
-            out[i] = np.float32(b[i] - a[i])
-    elif code == _MUL:
-        for i in range(count):
-            out[i] = np.float32(a[i] * b[i])
-    elif code == _DIV:
-        for i in range(count):
-            out[i] = np.float32(a[i] / b[i])
-    elif code == _UNDER:
-        for i in range(count):
-            out[i] = np.float32(b[i] / a[i])
-    elif code == _MAX:
-        for i in range(count):
-            out[i] = max(a[i], b[i])
-    elif code == _MIN:
-        for i in range(count):
-            out[i] = min(a[i], b[i])
-
-
-@_plain
-def _with_number(code: int, a: np.ndarray, b: np.float32, d: np.float32, out: np.ndarray) -> None:
-    """One of the codes with numbers."""
-    count = out.shape[0]
-    if code == _ADD:
-        for i in range(count):
-            out[i] = np.float32(a[i] + b)
-    elif code == _SUB:
-        for i in range(count):
-            out[i] = np.float32(a[i] - b)
-    elif code == _FROM:
-        for i in range(count):
-            out[i] = np.float32(b - a[i])
-    elif code == _MUL:
-        for i in range(count):
-            out[i] = np.float32(a[i] * b)
-    elif code == _DIV:
-        for i in range(count):
-            out[i] = np.float32(a[i] / b)
-    elif code == _UNDER:
-        for i in range(count):
-            out[i] = np.float32(b / a[i])
-    elif code == _MAX:
-        for i in range(count):
-            out[i] = max(a[i], b)
-    elif code == _MIN:
-        for i in range(count):
-            out[i] = min(a[i], b)
-    elif code == _CLIP:
-        for i in range(count):
-            raised = max(a[i], b)
-            out[i] = min(raised, d)
-    else:
-        for i in range(count):
-            out[i] = np.float32(np.float32(a[i] * b) + d)
 
 
 @compiled
@@ -130,7 +57,7 @@ def _computed(code: int, a: int, b: int, d: int, first: int, count: int, job: np
     """One node on one side: `a` is an address, `b` and `d` are operands, or for a tensor of the chain -1 - its address."""
     if b < 0:
         block = carray(numbers(-1 - b), (count,))
-        _with_tensor(code, carray(numbers(a), (count,)), block, carray(numbers(out), (count,)))
+        with_tensor(code, carray(numbers(a), (count,)), block, carray(numbers(out), (count,)))
         return
     at = _JOB + _PLACE * b
     address, size, each = job[at], job[at + 1], job[at + 2]
@@ -150,9 +77,9 @@ def _computed(code: int, a: int, b: int, d: int, first: int, count: int, job: np
         if alike:
             number = _number(address, size, each, element)
             second = _number(job[other], job[other + 1], job[other + 2], element) if d >= 0 else number
-            _with_number(code, x, number, second, y)
+            with_number(code, x, number, second, y)
         else:
-            _with_tensor(code, x, carray(numbers(address + 4 * (element % size)), (length,)), y)
+            with_tensor(code, x, carray(numbers(address + 4 * (element % size)), (length,)), y)
         done = stop
 
 

@@ -2,6 +2,7 @@
 
 In: a model and its simulation. Out: the simulation's graph, joined by the reference's nodes (their values are called
 `reference::<name>`) and by `Observe` operators (`observing`): one for every float32 tensor, where the simulation rounds it.
+Pointwise nodes between them are joined with them (`_chaining`).
 
 **Introduced error.** f(c_in), a tensor in the reference's arithmetic on what the simulation stored of its inputs, is what the
 simulation computes before it rounds, wherever it computes with the reference's own weights on stored tensors. Only nodes

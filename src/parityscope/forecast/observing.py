@@ -98,7 +98,7 @@ def _operator(name: str, inputs: int) -> Operator:
 
 @functools.cache
 def _chain() -> Operator:
-    part, compute = _kernel("_chained", "programs.py")
+    part, compute = _kernel("_chained", "_pointwise_kernels.py", "programs.py")
 
     def state(attributes: Attributes) -> np.ndarray:
         return np.array([*_rounding(attributes, part), attributes.integer("program")], np.int64)

@@ -7,7 +7,7 @@ on a third that computes f(c_in).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -66,7 +66,6 @@ class Step:
     slot: int = _NO
     kept: int = _NO
     passed: int = _NO
-    last_use: int = field(default=_NO)
 
 
 def outside(operand: int) -> int:

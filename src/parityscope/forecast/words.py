@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from parityscope.arithmetic.detyping import HALF
+from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.quantized import known_format
 from parityscope.forecast.records import Cause
 
@@ -70,7 +72,12 @@ def about_format(found: FormatForecast) -> Iterator[str]:
 
 
 def about_reference(model: Model, outputs: Findings, layers: Findings) -> Iterator[str]:
-    """What is true whatever the format: a reference that overflows itself, outputs of nothing but zeros."""
+    """What is true whatever the format: types of the file's own, a reference that overflows, outputs of nothing but zeros."""
+    if narrow := _narrow(model):
+        yield (
+            f"{narrow:,} of the file's own tensors are float16 or bfloat16. ONNX Runtime computes them in FP32 on a CPU, so that "
+            "the reference lacks their roundings and what overflows in them; every prediction has both."
+        )
     ranges = {**layers.ranges, **outputs.ranges}
     broken = [held for held in ranges.values() if held.nonfinite]
     if broken:
@@ -85,6 +92,15 @@ def about_reference(model: Model, outputs: Findings, layers: Findings) -> Iterat
             yield f"Output {value.name!r} is empty on these samples."
         elif held is not None and held.zeros == held.elements:
             yield f"Output {value.name!r} is all zeros in the reference: any error there is infinite relative to it."
+
+
+def _narrow(model: Model) -> int:
+    """How many tensors nodes compute in 16 bits by the model's own types."""
+    graph = model.graph()
+    infer_types(graph)
+    return sum(
+        value.dtype in HALF for node in graph.graph.all_nodes() for value in node.outputs if value.type is not None
+    )
 
 
 def number(value: float) -> str:

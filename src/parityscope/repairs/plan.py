@@ -2,7 +2,8 @@
 
 It can be reviewed, edited (take a `[[keep]]` out, add one) and applied again to the same model: `applied_plan` makes the
 outcome's model from it without a search. The model's digest ties the two together. What was measured is there to be
-read; applying uses `low`, `typed`, `[[repair]]`, `[[keep]]` and `[[fp8]]` alone.
+read; applying uses `low`, `typed`, `[[repair]]`, `[[keep]]` and `[[fp8]]`, and for a new certificate `[[budget]]` and which
+samples were searched on.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from parityscope.arithmetic.float8 import IN_FP8
 from parityscope.errors import ParityError
+from parityscope.records import Budget
 from parityscope.repairs.search.fp8 import scales_taken
 from parityscope.repairs.search.labels import labels_of
 from parityscope.repairs.search.records import Edit, Kept
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from parityscope.case import Model
-    from parityscope.records import Budget
     from parityscope.repairs.search.records import Outcome
     from parityscope.repairs.search.writing import Written
 
@@ -39,7 +40,8 @@ SCHEMA = "parityscope-plan/1"
 class Plan:
     """What applying needs: the digest of the model, the low format, range repairs in order, and the kept nodes.
 
-    `scales` are those of the computed operands of the products in FP8, by node and input.
+    `scales` are those of the computed operands of the products in FP8, by node and input. `budgets` are what it was found
+    for, and `searched` the samples of the data with the digest `data` that it was found on.
     """
 
     sha256: str
@@ -48,10 +50,13 @@ class Plan:
     edits: tuple[Edit, ...]
     kept: tuple[Kept, ...]
     scales: Mapping[str, Mapping[str, float]] = field(default_factory=lambda: MappingProxyType({}))
+    budgets: tuple[Budget, ...] = ()
+    searched: tuple[int, ...] = ()
+    data: str = ""
 
 
-def plan_text(model: Model, budgets: tuple[Budget, ...], outcome: Outcome) -> str:
-    """The plan of an outcome as TOML."""
+def plan_text(model: Model, budgets: tuple[Budget, ...], outcome: Outcome, data: str = "") -> str:
+    """The plan of an outcome as TOML; `data` is the digest of the samples."""
     lines = [
         f"# {outcome.statement}",
         "# Edit [[keep]] and apply again: parityscope repair MODEL --plan THIS_FILE --inputs DATA -o FIXED.onnx",
@@ -61,6 +66,7 @@ def plan_text(model: Model, budgets: tuple[Budget, ...], outcome: Outcome) -> st
             "[search]",
             {
                 "margin": outcome.margin,
+                "data": data,
                 "search_samples": list(outcome.search_samples),
                 "held_out": list(outcome.held_out),
                 "evaluations": outcome.evaluations,
@@ -117,8 +123,11 @@ def read_plan(path: Path) -> Plan:
             scales={
                 str(one["node"]): {str(at): float(s) for at, s in one["scales"].items()} for one in held.get("fp8", [])
             },
+            budgets=tuple(_budget(one) for one in held.get("budget", [])),
+            searched=tuple(int(index) for index in held.get("search", {}).get("search_samples", [])),
+            data=str(held.get("search", {}).get("data", "")),
         )
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ParityError(f"the plan lacks or misuses {error}", where=str(path), fix=fix) from error
 
 
@@ -152,6 +161,15 @@ def _edit(held: Mapping[str, Any]) -> Edit:
         node=str(held["node"]),
         note=str(held.get("note", "")),
         details=dict(held.get("details", {})),
+    )
+
+
+def _budget(held: Mapping[str, Any]) -> Budget:
+    return Budget(
+        output=str(held.get("output", "")),
+        metric=str(held["metric"]),
+        limit=float(held["limit"]),
+        reason="as the plan says",
     )
 
 

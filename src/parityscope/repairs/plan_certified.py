@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parityscope.case.model import load_model
 from parityscope.repairs.plan import applied_plan
 from parityscope.repairs.search.judging import yardstick
 from parityscope.repairs.search.labels import labels_of
-from parityscope.repairs.search.preparing import reference_of
+from parityscope.repairs.search.preparing import distinct, reference_of
 from parityscope.repairs.search.proving import certify, draws_of
 from parityscope.repairs.search.records import Outcome
 from parityscope.repairs.search.writing import check_output, move
@@ -24,10 +25,9 @@ __all__ = ["certified_plan"]
 
 
 def certified_plan(plan: Plan, task: Task, folder: Path, output: Path | None, progress: Progress) -> Outcome:
-    """Writes the plan's model to `output` and certifies it on the samples of `task`, which a search has not used.
+    """Writes the plan's model to `output` and certifies it on the samples of `task` that the search has not used.
 
-    Nobody knows which samples the plan was found on unless the reader gives others: the statement holds for samples
-    that were not.
+    Which those are the plan says of the data that it was found on; of other data nobody knows.
 
     Raises:
         ParityError: the plan does not fit the model, or the output exists.
@@ -35,10 +35,14 @@ def certified_plan(plan: Plan, task: Task, folder: Path, output: Path | None, pr
     check_output(output, task.model.path)
     written = applied_plan(plan, task.model, folder, folder / "planned.onnx")
     reference = reference_of(task)
-    samples = list(task.inputs)
-    if task.held_out:
-        samples = samples[: task.held_out]
-    first = [reference(one.arrays) for one in samples[:4]]
+    known = set(plan.searched) if plan.data == task.inputs.sha256 else set()
+    searched, fresh = (
+        replace(task.inputs, indices=tuple(index for index in task.inputs.indices if (index in known) == used))
+        for used in (True, False)
+    )
+    searched, fresh, repeated = distinct(searched, fresh)
+    samples = list(fresh)[: task.held_out or None]
+    first = [reference(one.arrays) for one in [*searched, *samples][:4]]
     held = yardstick(task.budgets, task.functions, first, task.floor, task.matched)
     keep = None if plan.typed else (labels_of(plan.low).storage, tuple(one.node for one in plan.kept))
     proof = certify(
@@ -62,7 +66,8 @@ def certified_plan(plan: Plan, task: Task, folder: Path, output: Path | None, pr
         edits=plan.edits,
         kept=plan.kept,
         certificate=proof,
+        search_samples=searched.indices,
         held_out=tuple(sample.index for sample in samples),
         casts_written=written.casts,
-        skipped=written.notes,
+        skipped=(*repeated, *written.notes),
     )

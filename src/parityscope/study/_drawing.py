@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
-from parityscope.forecast.drawing import drawn_errors
 from parityscope.prediction import FORMATS, margin_of
 from parityscope.records import Skip
 
@@ -57,6 +56,8 @@ def redrawn(
     doubtful = [name for name, error in known.items() if error > margin * first[name]]
     if not doubtful or not all(known[name] <= _FAR * margin * first[name] for name in doubtful):
         return expectation
+    from parityscope.forecast.drawing import drawn_errors
+
     try:
         found = drawn_errors(
             model, inputs, samples, declared, doubtful, _DRAWS, bounded=False, align=align, progress=progress

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from parityscope.repairs.search.ranging import Screened
     from parityscope.repairs.search.records import Task, Verdict
 
-__all__ = ["Work", "outcome_of", "prepare", "reference_of"]
+__all__ = ["Work", "distinct", "outcome_of", "prepare", "reference_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ def prepare(task: Task, folder: Path, progress: Progress) -> Work:
     """
     started = time.monotonic()
     skipped = check(task)
-    search, held_out, repeated = _distinct(*split(task))
+    search, held_out, repeated = distinct(*split(task))
     margin = margin_of(task, len(search))
     reference = reference_of(task)
     samples = list(search)
@@ -139,7 +139,7 @@ def prepare(task: Task, folder: Path, progress: Progress) -> Work:
     )
 
 
-def _distinct(search: Inputs, held_out: Inputs) -> tuple[Inputs, Inputs, tuple[Skip, ...]]:
+def distinct(search: Inputs, held_out: Inputs) -> tuple[Inputs, Inputs, tuple[Skip, ...]]:
     """The held-out samples without those that repeat another's inputs, a search sample's or their own."""
     repeats = repeats_of((*search, *held_out))
     again = [index for index in held_out.indices if index in repeats]

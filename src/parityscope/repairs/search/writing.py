@@ -7,7 +7,7 @@ never replaced.
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.sites import is_float
 from parityscope.arithmetic.typed import typed_model
+from parityscope.arithmetic.typed.tensorrt import tensorrt_concerns
 from parityscope.case.graph import computing, node_name
 from parityscope.errors import ParityError
 from parityscope.records import Skip
@@ -89,7 +90,12 @@ def write(
         inside=True,
     )
     save(made.model, path)
-    return Written(path=path, casts=made.casts, notes=made.notes)
+    return Written(path=path, casts=made.casts, notes=(*made.notes, *_concerns(made.model)))
+
+
+def _concerns(model: ir.Model) -> list[Skip]:
+    """What TensorRT's tables have against the file: looked up, as no engine was built."""
+    return [replace(one, what=f"{one.what} in TensorRT (looked up, not run)") for one in tensorrt_concerns(model)]
 
 
 def _only_read_by(graph: ir.Model, kept: Collection[str]) -> list[str]:
