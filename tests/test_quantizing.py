@@ -273,3 +273,15 @@ def test_a_deployment_that_says_it_is_int8_is_graded_so(tmp_path: Path) -> None:
             one.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(one) * np.float32(1.5), one.name))
     onnx.save(wrong, candidate)
     assert exit_status(*words, "--declared", "int8", "--study", str(tmp_path / "c")) == 1
+
+
+def test_a_format_that_is_not_known_is_told_with_all_that_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    onnx.save(_model(_CONV, _SHAPES), tmp_path / "model.onnx")
+    write_npz(tmp_path / "x.npz", {"x": _X})
+    words = ["predict", str(tmp_path / "model.onnx"), "--inputs", str(tmp_path / "x.npz"), "--formats", "int9"]
+    assert exit_status(*words) == 2
+    error = capsys.readouterr().err
+    assert "no number format 'int9'" in error
+    assert "int8, fp8" in error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic._graphs import constant_like, feed, prepend
+from parityscope.arithmetic._graphs import constant_like, drop_unused, feed, place_behind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +44,7 @@ class Taken:
         self.done[name] = False
         if name not in self.fed:
             nodes = made()
-            _place(value, nodes)
+            place_behind(value, nodes)
             self.fed[name] = nodes[-1].outputs[0]
         feed([(node, index)], self.fed[name])
 
@@ -53,14 +53,6 @@ class Taken:
         held = self.work.model.graph.initializers
         for name in [one for one, constant in self.done.items() if constant]:
             value = held.get(name)
-            if value is not None and not value.uses() and not value.is_graph_output():
-                held.pop(name)
+            if value is not None:
+                drop_unused(value)
         return self.done
-
-
-def _place(value: ir.Value, nodes: list[ir.Node]) -> None:
-    producer = value.producer()
-    if producer is not None:
-        producer.append(nodes)
-    elif value.graph is not None:
-        prepend(value.graph, nodes)

@@ -30,7 +30,7 @@ import onnx_ir as ir
 from parityscope.arithmetic._attributes import integer
 from parityscope.arithmetic._graphs import constant_tensor
 from parityscope.arithmetic.formats import FORMATS
-from parityscope.arithmetic.primitives import rounding_nodes
+from parityscope.arithmetic.primitives import constant_number, rounding_nodes
 from parityscope.arithmetic.rounding import round_to
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def dequantized(array: np.ndarray, scaling: Scaling) -> np.ndarray:
 def scaling_nodes(value: ir.Value, scaling: Scaling, work: Rewriting) -> list[ir.Node]:
     """Nodes, in order, that make of a computed `value` (float32) what a product reads in its place."""
     scale = float(scaling.scale)
-    inverse, back = (_number(number, work) for number in (1.0 / scale, scale))
+    inverse, back = (constant_number(number, work) for number in (1.0 / scale, scale))
     down = _multiplied(value, inverse, work.names.fresh(value.name, "scaled"))
     saturating = replace(work, overflow="saturate")
     rounded = rounding_nodes(down.outputs[0], E4M3, work.names.fresh(value.name, "rounded"), saturating)
@@ -108,17 +108,6 @@ def _multiplied(value: ir.Value, factor: ir.Value, name: str) -> ir.Node:
     node = ir.Node("", "Mul", [value, factor], num_outputs=1, name=f"parityscope::{name}")
     node.outputs[0].name, node.outputs[0].type, node.outputs[0].shape = name, value.type, value.shape
     return node
-
-
-def _number(number: float, work: Rewriting) -> ir.Value:
-    """A constant of the main graph, made once."""
-    name = f"parityscope::power::{number.hex()}"
-    held = work.model.graph.initializers
-    if name not in held:
-        tensor = ir.tensor(np.array(number, np.float32), name=name)
-        made = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape([]), const_value=tensor)
-        work.model.graph.register_initializer(made)
-    return held[name]
 
 
 def _scaling(node: ir.Node, index: int, largest: Mapping[str, float]) -> Scaling | None:

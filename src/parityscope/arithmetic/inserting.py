@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._graphs import all_values, constant_like, constant_tensor, feed, give_back, prepend
+from parityscope.arithmetic._graphs import (
+    all_values,
+    constant_like,
+    constant_tensor,
+    drop_unused,
+    feed,
+    give_back,
+    place_behind,
+)
 from parityscope.arithmetic.primitives import Rewriting, rounding_nodes
 from parityscope.arithmetic.rounding import round_to
 
@@ -60,7 +68,7 @@ def insert(plan: Plan, settled: frozenset[ir.Value], work: Rewriting) -> Inserte
         else:
             operand = work.names.fresh(value.name, number_format.name)
             nodes = rounding_nodes(value, number_format, operand, work)
-            _place(value, nodes)
+            place_behind(value, nodes)
             feed(uses, nodes[-1].outputs[0])
     return done
 
@@ -79,7 +87,7 @@ def _store_tensor(value: ir.Value, number_format: Format, plan: Plan, work: Rewr
         value.name = work.names.fresh(name, "exact")
     rounded = name if computed else work.names.fresh(name, "rounded")
     nodes = rounding_nodes(value, number_format, rounded, work)
-    _place(value, nodes)
+    place_behind(value, nodes)
     feed(uses, nodes[-1].outputs[0])
     if computed:
         give_back(value, nodes[-1].outputs[0])
@@ -95,7 +103,7 @@ def _store_constant(value: ir.Value, number_format: Format, plan: Plan, work: Re
     stored = constant_like(value, rounded, name)
     feed(_rounded_uses(value, plan), stored)
     give_back(value, stored)
-    _drop_unused(value)
+    drop_unused(value)
 
 
 def _feed_constant(value: ir.Value, number_format: Format, uses: list[tuple[ir.Node, int]], work: Rewriting) -> None:
@@ -106,7 +114,7 @@ def _feed_constant(value: ir.Value, number_format: Format, uses: list[tuple[ir.N
     name = str(value.name)
     copy = constant_like(value, rounded, work.names.fresh(name, number_format.name))
     feed(uses, copy)
-    if _drop_unused(value):
+    if drop_unused(value):
         copy.name = name
 
 
@@ -126,7 +134,7 @@ def _feed_array(node: ir.Node, index: int, array: np.ndarray, done: Inserted, wo
     else:
         copy = constant_like(value, array, work.names.fresh(name, "folded"))
     feed([(node, index)], copy)
-    _drop_unused(value)
+    drop_unused(value)
 
 
 def _operands(plan: Plan) -> list[tuple[ir.Value, Format, list[tuple[ir.Node, int]]]]:
@@ -153,27 +161,3 @@ def _rounded(value: ir.Value, number_format: Format, work: Rewriting) -> np.ndar
     # As bits: rounding keeps NaN and the sign of zero, and numpy's equal_nan copies both arrays.
     bits = f"u{exact.dtype.itemsize}"
     return None if np.array_equal(exact.view(bits), rounded.view(bits)) else rounded
-
-
-def _place(value: ir.Value, nodes: list[ir.Node]) -> None:
-    """Puts `nodes` right behind where `value` comes from."""
-    producer = value.producer()
-    if producer is not None:
-        producer.append(nodes)
-    elif value.graph is not None:
-        prepend(value.graph, nodes)
-    else:
-        raise ValueError(f"{value.name} belongs to no graph")
-
-
-def _drop_unused(value: ir.Value) -> bool:
-    """Removes a constant that nothing reads any more; whether it did."""
-    graph = value.graph
-    if graph is None or value.uses() or value.is_graph_output():
-        return False
-    producer = value.producer()
-    if producer is not None:
-        graph.remove(producer)
-    else:
-        graph.initializers.pop(str(value.name))
-    return True

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from parityscope.arithmetic.formats import Format
     from parityscope.arithmetic.rounding import Overflow
 
-__all__ = ["Rewriting", "rounding_nodes"]
+__all__ = ["Rewriting", "constant_number", "rounding_nodes"]
 
 _CAST_TYPES = {
     "f32": ir.DataType.FLOAT,
@@ -69,6 +69,11 @@ def rounding_nodes(value: ir.Value, number_format: Format, rounded: str, work: R
         nodes = _cast_pair(value, number_format, rounded, work)
     nodes[-1].outputs[0].shape = value.shape
     return nodes
+
+
+def constant_number(number: float, work: Rewriting) -> ir.Value:
+    """A float32 constant of the main graph, made once."""
+    return _scalar(work.model, f"number::{number.hex()}", np.array(number, np.float32))
 
 
 def _compiled(value: ir.Value, number_format: Format, rounded: str, work: Rewriting) -> ir.Node:

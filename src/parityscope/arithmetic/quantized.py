@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.formats import FORMATS, Format, format_named
+from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,4 +46,9 @@ def known_format(name: str) -> Format:
     Raises:
         ParityError: there is none of that name.
     """
-    return QUANTIZED[name] if name in QUANTIZED else format_named(name)
+    if name in QUANTIZED:
+        return QUANTIZED[name]
+    try:
+        return format_named(name)
+    except ParityError as error:
+        raise ParityError(error.problem, fix=f"use one of: {', '.join([*FORMATS, *QUANTIZED])}") from error

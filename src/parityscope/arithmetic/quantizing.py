@@ -32,7 +32,7 @@ from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.float8 import dequantized, scaling_nodes, scalings_of
 from parityscope.arithmetic.integers import INTEGERS, fake_quantize, quantization_of
 from parityscope.arithmetic.opsets import prepared
-from parityscope.arithmetic.primitives import Rewriting
+from parityscope.arithmetic.primitives import Rewriting, constant_number
 from parityscope.arithmetic.quantized import QUANTIZED
 from parityscope.arithmetic.simulation import PRECISIONS, Simulation, detype
 from parityscope.errors import ParityError
@@ -189,7 +189,7 @@ def _channel(node: ir.Node, index: int, value: ir.Value) -> int | None:
 def _steps(value: ir.Value, largest: float, work: Rewriting) -> list[ir.Node]:
     """What the integers stand for, as float32: x / s, to the nearest integer, within the format's, times s."""
     scale = np.float32(largest / _INT8.highest) if largest > 0 else np.float32(1)
-    numbers = [_number(work, number) for number in (scale, np.float32(_INT8.lowest), np.float32(_INT8.highest))]
+    numbers = [constant_number(number, work) for number in (float(scale), float(_INT8.lowest), float(_INT8.highest))]
     nodes: list[ir.Node] = []
 
     def add(op_type: str, *inputs: ir.Value) -> ir.Value:
@@ -202,17 +202,6 @@ def _steps(value: ir.Value, largest: float, work: Rewriting) -> list[ir.Node]:
     levels = add("Clip", add("Round", add("Div", value, numbers[0])), numbers[1], numbers[2])
     add("Mul", levels, numbers[0])
     return nodes
-
-
-def _number(work: Rewriting, number: np.float32) -> ir.Value:
-    """A constant of the main graph, made once."""
-    name = f"parityscope::number::{float(number).hex()}"
-    held = work.model.graph.initializers
-    if name not in held:
-        tensor = ir.tensor(np.array(number, np.float32), name=name)
-        made = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape([]), const_value=tensor)
-        work.model.graph.register_initializer(made)
-    return held[name]
 
 
 def _left(model: ir.Model, copy: ir.Model, largest: Mapping[str, float]) -> Iterator[Skip]:
