@@ -13,6 +13,7 @@ how many clean layers were called a bug.
 from __future__ import annotations
 
 import argparse
+import re
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -23,7 +24,7 @@ from _planted.layer import region
 from _planted.linear_layers import LINEAR
 from _planted.other_layers import POINTWISE
 from _planted.plant import honest
-from _planted.plants import PLANTS, planted
+from _planted.plants import PLANTS, SAID, planted
 
 from parityscope.explanation import Explanation, explain
 from parityscope.explanation.records import Options
@@ -67,11 +68,17 @@ def score(count: int, seed: int, kinds: tuple[str, ...] = ()) -> tuple[int, Coun
         for _ in range(count):
             plant = planted(truth, generator)
             found = _examined(plant, runner)
-            held = {each.hypothesis for each in found.by}
-            good = truth in held
+            good = _is_named(found, truth)
             right += good
             table[truth, _named(found) + ("+" if good and _named(found) != truth else "")] += 1
     return right, table
+
+
+def _is_named(found: Explanation, truth: str) -> bool:
+    """Whether what is accepted holds the truth: a hypothesis of that name, or a generated one in words that say it."""
+    if truth in SAID:
+        return any(each.family == "semantic" and re.search(SAID[truth], each.words) for each in found.by)
+    return truth in {each.hypothesis for each in found.by}
 
 
 def clean_layers(count: int, seed: int) -> Counter[tuple[str, str]]:

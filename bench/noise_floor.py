@@ -21,8 +21,8 @@ from parityscope.backends.recording import observable
 from parityscope.backends.targets import parse_target
 from parityscope.case import Inputs, Model, Sample, load_model
 from parityscope.comparison import measure_pair
-from parityscope.noise import noise_floor
-from parityscope.prediction import grade_of
+from parityscope.expectation import grade_of
+from parityscope.expectation.expecting import expect
 from parityscope.testing.models import model_path, ocr_det_input, ocr_rec_input, page_image, rendered_line
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def examine(identity: str) -> None:
     names = [*observable(model), *(value.name for value in model.outputs)]
     reference = evaluated(model, sample, "ort", names)
     start = time.perf_counter()
-    floor = noise_floor(model, inputs, [0], names, reference=lambda _, name: reference.get(name)).errors
+    floor = expect(model, inputs, [0], names, (), reference=lambda _, name: reference.get(name)).errors["f32"]
     seconds = time.perf_counter() - start
     print(f"{identity}: {len(floor)} floors in {seconds:.1f} s, plain inference {plain(model, sample):.3f} s")
     judged = [name for name in floor if reference[name].dtype == np.float32 and reference[name].size > LEAST]

@@ -19,12 +19,12 @@ import numpy as np
 import onnx
 from encoder import TOKENS, WIDTH
 from encoder import model as encoder
-
 from parityscope.arithmetic.projecting import SEEDS
+
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.recording import silent
-from parityscope.backends.switching import Switchboard
 from parityscope.case import load_inputs, load_model
+from parityscope.evaluation.switching import Switchboard
 from parityscope.records import Budget
 from parityscope.repairs.search import Task
 from parityscope.repairs.search.preparing import prepare

@@ -30,10 +30,10 @@ from _rivals.table import Row, against, keep, kept_rows, markdown, spending, tal
 from _rivals.timing import cpu_seconds, ratio
 
 from parityscope.backends._onnxruntime import open_session
-from parityscope.backends.switching import Switchboard
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.errors import ParityError
+from parityscope.evaluation.switching import Switchboard
 from parityscope.records import Budget
 from parityscope.repairs.search import Task, search
 from parityscope.repairs.search.judging import Yardstick, yardstick

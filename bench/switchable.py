@@ -25,19 +25,19 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
+from parityscope.forecast.together import opened
 
 from parityscope.arithmetic.simulation import simulate
 from parityscope.backends import Capture
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.opening import open_target
 from parityscope.backends.sizing import tensor_shapes
-from parityscope.backends.switching import Switchboard
 from parityscope.case import Inputs, Model, load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.errors import ParityError
+from parityscope.evaluation.switching import Switchboard
 from parityscope.forecast._rows import Crew
 from parityscope.forecast.tallies import Tally
-from parityscope.forecast.together import opened
 from parityscope.records import Site, Target
 from parityscope.testing.models import model_path
 from parityscope.testing.samples import SAMPLES, sample_of

@@ -142,3 +142,19 @@ def test_a_program_that_is_not_there(model: Model) -> None:
     with pytest.raises(ParityError, match="there is no program") as raised:
         outputs_of(model, "command?run=./nowhere/infer.sh")
     assert raised.value.fix
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "ort?isolate=On",
+        "sim:f16?isolate=evil",
+        "ort?threads=٣",
+        "openvino?threads=x",
+        "sim:f16?threads=99999999999999999999",
+    ],
+)
+def test_values_that_no_option_has_are_refused(model: Model, target: str) -> None:
+    name = target.partition("?")[2].partition("=")[0]
+    with pytest.raises(ParityError, match=f"{name}=.* is not"), open_target(model, parse_target(target), Capture()):
+        pass

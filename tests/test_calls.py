@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from command_line import exit_status
 from parityscope.case.formats.npz import write_npz
 from parityscope.localization.calls import beyond, growth_of
+from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -145,3 +146,26 @@ def test_a_loop_from_the_command_line(tmp_path: Path, capfd: pytest.CaptureFixtu
         code, found = diagnosed([*line, *wrong, "--study", str(tmp_path / "d")], capfd)
         assert code == 2
         assert problem in found["stderr"]
+
+
+def test_an_error_that_the_loop_forgets_is_not_called_growing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # h' = 1 + x (h - 1) stays at 1, and the candidate adds e: e, then 8 e + e, then 0.1 of that and e again, ever smaller.
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,16] x, float[1,16] h) => (float[1,16] next) {
+      a = Sub(h, one)  b = Mul(a, x)  next = Add(b, end) }"""
+    one = np.ones(1, np.float32)
+    model = write_network(tmp_path / "m.onnx", text, {"one": one, "end": one})
+    other = write_network(tmp_path / "other.onnx", text, {"one": one, "end": one + np.float32(0.01)})
+    (tmp_path / "frames").mkdir()
+    for frame, factor in enumerate((1.0, 8.0, 0.1, 0.1, 0.1)):
+        arrays = {"x": np.full((1, 16), factor, np.float32), "h": np.ones((1, 16), np.float32)}
+        write_npz(tmp_path / "frames" / f"{frame}.npz", arrays)
+    line = [str(model), "--inputs", str(tmp_path / "frames"), "--candidate", f"ort?model={other}"]
+    code, found = diagnosed([*line, "--state", "next=h", "--steps", "5", "--study", str(tmp_path / "s")], capfd)
+    assert code == 1
+    study = json.loads((tmp_path / "s" / "study.json").read_text(encoding="utf-8"))
+    errors = [step["error"] for step in study["calls"]["steps"]]
+    assert errors[1] == pytest.approx(9 * errors[0], rel=0.01)
+    # The state is one value in all of its elements, in the reference too: that it is so in the candidate is no sign of age.
+    assert not {"SEQ001", "BND003"} & {one["code"] for one in found["findings"]}

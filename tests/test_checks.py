@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from hardware import needs_bfloat16
 from parityscope.backends import backend
 from parityscope.checks import check_page, checks
 from parityscope.checks._common import explained_share
@@ -33,6 +34,8 @@ def test_examples_are_judged_right(code: str, tmp_path: Path) -> None:
     check = checks()[code]
     if any(one.network for one in (*check.holds, *check.holds_not)) and (problem := backend("torch").probe().problem):
         pytest.skip(problem)
+    if any("openvino:bf16" in one.candidate for one in check.holds):
+        needs_bfloat16()
     check_examples(check, tmp_path)
 
 

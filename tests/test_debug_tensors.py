@@ -133,7 +133,7 @@ def test_a_recording_with_tensors_inside(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("summary", "said"),
     [
-        ("{", "cannot be read"),
+        ("{", "no whole JSON"),
         ("[]", "cannot be read"),
         ('{"tensors": [{"name": "a", "statistics": {}}]}', "tells ranges of 1 tensors and no file"),
         ('{"tensors": [{"name": "a", "files": {"numpy": "0000_a.npy"}}]}', "0000_a.npy, which is not there"),

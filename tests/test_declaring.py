@@ -11,8 +11,9 @@ import onnx
 import onnx.parser
 import pytest
 
-from parityscope.case.declaring import message_sites, node_count, read_message
+from parityscope.case.declaring import message_sites, node_count
 from parityscope.case.graph import sites
+from parityscope.case.intake import read_message
 from parityscope.case.model import load_model, read_graph
 from parityscope.testing.models import model_path
 

@@ -17,10 +17,10 @@ from parityscope.arithmetic.simulation import detype, simulate
 from parityscope.arithmetic.typed import typed_model
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.sizing import tensor_shapes
-from parityscope.backends.switching import Switchboard
 from parityscope.case import Sample, load_inputs, load_model
 from parityscope.case.model import read_graph
 from parityscope.cli import main
+from parityscope.evaluation.switching import Switchboard
 from parityscope.repairs.search.costs import H200
 from parityscope.repairs.search.inside import sizes_within
 from parityscope.repairs.search.network import network_of, price

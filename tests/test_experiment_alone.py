@@ -136,17 +136,22 @@ def test_a_mended_deployment_has_another_outcome(
     study: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     # The bindings are right now, and the bound is still lost: exchanging them explains nothing any more.
-    _written(_MODEL.replace("Clip(s, low, high)", "Clip(s, low)"), tmp_path / "place" / "deployed.onnx")
-    code, found = _asked(study, "BND001-1", capfd)
+    deployed = tmp_path / "place" / "deployed.onnx"
+    _written(_MODEL.replace("Clip(s, low, high)", "Clip(s, low)"), deployed)
+    code, found = _asked(study, "BND001-1", capfd, "--candidate", f"ort?model={deployed}")
     assert (code, found["same"]) == (1, False)
+    assert found["notes"] == ["model= of the candidate is not what the study was made with"]
     assert found["now"]["outcome"] == "refutes"
 
 
 def test_what_nothing_asks_for_any_more_has_no_outcome(
     study: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    shutil.copy(tmp_path / "place" / "model.onnx", tmp_path / "place" / "deployed.onnx")
-    code, found = _asked(study, "BND001-1", capfd)
+    deployed = tmp_path / "place" / "deployed.onnx"
+    shutil.copy(tmp_path / "place" / "model.onnx", deployed)
+    assert exit_status("experiment", str(study), "BND001-1") == 2
+    assert "the candidate's model of the study had the digest" in capfd.readouterr().err
+    code, found = _asked(study, "BND001-1", capfd, "--candidate", f"ort?model={deployed}")
     assert (code, found["now"]) == (3, None)
     assert "within policy now" in found["reason"]
 

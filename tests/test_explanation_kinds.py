@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import ml_dtypes
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
 
     Change = Callable[[str, dict[str, np.ndarray]], tuple[str, dict[str, np.ndarray]]]
 
+SAID = {
+    "padding": "pads|output_padding|padded",
+    "channel_scaled": "scaled by",
+    "bias_dropped": "left out|all zeros|zeroed",
+    "epsilon": "epsilon",
+}
 DRAW = np.random.default_rng(11)
 
 
@@ -137,7 +144,7 @@ def test_a_fault_in_another_kind_of_layer_is_named(name: str, change: Change, tr
     candidate = open_session(graph(name, changed, others), outputs=["y"])(feeds)["y"]
     candidate = stored(candidate) if declared == "bf16" else candidate
     found = explain(graph(name, text, parameters), feeds, candidate, Options(declared=declared))
-    assert truth in {each.hypothesis for each in found.by}
+    assert any(re.search(SAID[truth], each.words) for each in found.by)
     assert found.is_bug
 
 

@@ -19,7 +19,7 @@ from parityscope.arithmetic import FORMATS, round_to
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.errors import ParityError
-from parityscope.forecast import Forecast, Settings, forecast, lockstep
+from parityscope.forecast import Forecast, Settings, forecast
 from parityscope.forecast.parameters import changed_parameters
 from parityscope.forecast.ranges import range_of
 from parityscope.forecast.records import Range
@@ -47,11 +47,9 @@ STATISTICS = {
 }
 
 
-@pytest.fixture(params=["joined", "apart"])
-def case(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
-    """Both ways: reference and simulation as one graph, and as sessions of their own."""
-    if request.param == "apart":
-        monkeypatch.setattr(lockstep, "opened", lambda *_arguments, **_options: None)
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    """A folder that makes models and samples."""
     return Case(tmp_path)
 
 

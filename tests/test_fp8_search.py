@@ -24,10 +24,10 @@ from parityscope.arithmetic.typed import typed_model
 from parityscope.arithmetic.typed.lifting import unrounded
 from parityscope.arithmetic.typed.tensorrt import tensorrt_concerns
 from parityscope.backends._onnxruntime import open_session
-from parityscope.backends.switching import Switchboard
 from parityscope.case import load_inputs, load_model
 from parityscope.case.inputs import Sample
 from parityscope.errors import ParityError
+from parityscope.evaluation.switching import Switchboard
 from parityscope.repairs.search.costs import H200
 from parityscope.repairs.search.cut import cheapest
 from parityscope.repairs.search.fp8 import scales_said, scales_taken, with_products

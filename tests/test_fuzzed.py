@@ -119,7 +119,7 @@ def test_a_wrong_bound_is_fitted_to_the_last_place(tmp_path: Path) -> None:
     samples(tmp_path, x=(4, 200))
     found = findings(diagnosed(tmp_path, model, f"ort?optimization=disabled&model={other}"))
     assert "FUS003" not in found
-    assert "upper bound is 0.82794" in str([one["claim"] for one in found.values()])
+    assert "0.82794" in str([one["claim"] for one in found.values()])
 
 
 def test_half_precision_layers_are_weighed(tmp_path: Path) -> None:

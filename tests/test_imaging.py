@@ -220,7 +220,7 @@ def test_a_recipe_is_read(tmp_path: Path) -> None:
         ("size = [3, 3]\nwhole = 1", "neither true nor false"),
         ("size = [3, 3]\ninput = 'z'", "none of the model's"),
         ("size = 'a'", "not a number"),
-        ("size = [", "not TOML"),
+        ("size = [", "no TOML"),
     ],
 )
 def test_a_wrong_recipe_is_one_clear_error(tmp_path: Path, text: str, problem: str) -> None:

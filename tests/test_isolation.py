@@ -27,6 +27,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from proving.home import marked_processes
 
 from parityscope.backends import Capture
 from parityscope.backends.opening import open_target
@@ -47,6 +48,7 @@ source, sink = (Path(word) for word in sys.argv[1:])
 """
 RIGHT = HEAD + "x = np.load(source / '000000.npz')['x']\nnp.savez(sink / '000000.npz', y=np.tanh(x) * x)\n"
 COMPILER = next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), "")
+_MARK = "PARITYSCOPE_TEST_MARK"
 PATIENCE_S = 60.0  # chosen: what takes longer than this on a busy machine hangs
 
 
@@ -72,7 +74,7 @@ class Desk:
         return subprocess.Popen(
             [sys.executable, "-m", "parityscope", words[0], "small.onnx", "--inputs", "x.npz", *words[1:]],
             cwd=self.folder,
-            env={**os.environ, "TMPDIR": str(self.temporary), "PARITYSCOPE_TEST_MARK": self.mark},
+            env={**os.environ, "TMPDIR": str(self.temporary), _MARK: self.mark},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -91,13 +93,7 @@ class Desk:
 
     def processes(self) -> list[int]:
         """Every living process that carries the mark."""
-        needle = f"PARITYSCOPE_TEST_MARK={self.mark}".encode()
-        found = []
-        for place in Path("/proc").iterdir():
-            with contextlib.suppress(OSError):
-                if place.name.isdigit() and needle in (place / "environ").read_bytes().split(b"\0"):
-                    found.append(int(place.name))
-        return found
+        return marked_processes(_MARK, self.mark)
 
     def assert_clean(self, *, temporary: bool = True) -> None:
         """No study, no part of one, no process, and (unless a process was killed) nothing among temporary files."""
@@ -299,14 +295,15 @@ def slow(desk: Desk) -> Path:
 
 
 def workers(parent: int) -> list[int]:
-    """Children of `parent` that run a runtime."""
-    found = []
+    """Processes that run a runtime, under guardians that `parent` started."""
+    above: dict[int, int] = {}
+    lines: dict[int, bytes] = {}
     for place in Path("/proc").iterdir():
         with contextlib.suppress(OSError, ValueError):
-            above = int((place / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
-            if above == parent and b"parityscope.backends._worker" in (place / "cmdline").read_bytes():
-                found.append(int(place.name))
-    return found
+            above[int(place.name)] = int((place / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+            lines[int(place.name)] = (place / "cmdline").read_bytes()
+    named = [one for one, line in lines.items() if b"backends._worker" in line and b"_guardian.py" not in line]
+    return [one for one in named if above.get(above.get(one, 0)) == parent]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
@@ -331,6 +328,17 @@ def test_a_runtime_that_hangs_is_one_error(desk: Desk, slow: Path) -> None:
     status, said = desk.compare(f"ort?model={slow}&timeout=1")
     assert status == 2
     assert_one_error(said, "took longer than 1 s on sample x.npz")
+    desk.assert_clean()
+
+
+def test_a_model_that_hangs_before_its_tensors_are_paired_is_one_error(desk: Desk) -> None:
+    model = slow_model()
+    model.graph.node[0].output[0] = "looped"  # a tensor of no such name in the reference is paired by running both here
+    model.graph.node.append(helper.make_node("Tanh", ["looped"], ["y"]))
+    onnx.save(model, desk.folder / "named.onnx")
+    status, said = desk.compare(f"ort?model={desk.folder / 'named.onnx'}&timeout=2")
+    assert status == 2
+    assert_one_error(said, "took longer than 2 s on sample x.npz")
     desk.assert_clean()
 
 
@@ -498,3 +506,59 @@ def test_no_process_outlives_a_killed_one(desk: Desk, slow: Path) -> None:
     process.kill()
     process.communicate(timeout=PATIENCE_S)
     desk.assert_clean(temporary=False)
+
+
+# What a program starts, and leaves
+
+ESCAPES = """
+import subprocess
+code = "import os, time; open('escaped', 'w').write(str(os.getpid())); time.sleep(600)"
+subprocess.Popen([sys.executable, "-c", code], start_new_session=True, close_fds=True, stdout=subprocess.DEVNULL)
+while not (Path("escaped").exists() and Path("escaped").read_text()):
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [(RIGHT.removeprefix(HEAD), 0), ("sys.exit(3)", 2), ("time.sleep(600)", 2)],
+    ids=["success", "failure", "time limit"],
+)
+def test_what_left_its_session_ends_with_the_program(desk: Desk, end: str, status: int) -> None:
+    found, said = desk.compare(desk.script(HEAD + ESCAPES + end) + "&timeout=20")
+    assert found == status, said
+    assert (desk.folder / "escaped").exists()
+    wait_until(lambda: not desk.processes(), "a process that left its session is left over")
+
+
+def test_what_left_its_session_ends_when_we_are_killed(desk: Desk) -> None:
+    process = desk.start("compare", "--candidate", desk.script(HEAD + ESCAPES + "time.sleep(600)"), "--study", "study")
+    wait_until((desk.folder / "escaped").exists, "the program never started")
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=PATIENCE_S)
+    wait_until(lambda: not desk.processes(), "a process that left its session is left over")
+
+
+def test_what_a_killed_guardian_leaves_is_ended_by_the_next_command(desk: Desk) -> None:
+    process = desk.start("compare", "--candidate", desk.script(HEAD + ESCAPES + "time.sleep(600)"), "--study", "study")
+    wait_until((desk.folder / "escaped").exists, "the program never started")
+    (guardian,) = [one for one in desk.processes() if b"_guardian.py" in Path(f"/proc/{one}/cmdline").read_bytes()]
+    escaped = int((desk.folder / "escaped").read_text(encoding="utf-8"))
+    os.kill(guardian, signal.SIGKILL)
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 2
+    assert desk.processes() in ([], [escaped])
+    status, said = desk.compare(desk.script(RIGHT))
+    assert status == 0, said
+    wait_until(lambda: not desk.processes(), "what the killed guardian left is left over")
+
+
+def test_what_a_program_prints_without_end_is_bounded(desk: Desk) -> None:
+    flood = HEAD + "while True: print('x' * 10**6, flush=True)"
+    started = time.monotonic()
+    found, said = desk.compare(desk.script(flood) + "&timeout=5")
+    assert found == 2
+    assert time.monotonic() - started < PATIENCE_S
+    assert len(said) < 10_000
+    assert sum(path.stat().st_size for path in desk.folder.rglob("*") if path.is_file()) < 32 << 20
+    desk.assert_clean()

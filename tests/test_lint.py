@@ -369,7 +369,7 @@ def test_command_writes_a_page_that_no_name_can_break(tmp_path: Path) -> None:
         (("lint", "{model}", "--formats", "f17"), "there is no number format 'f17'"),
         (("lint", "{model}", "--formats", ","), "--formats names none"),
         (("lint", "{model}", "--format", "node-data"), "lint has no format 'node-data'"),
-        (("lint", "{junk}"), "is not a readable ONNX model"),
+        (("lint", "{junk}"), "the model is damaged, or no ONNX model at all"),
     ],
 )
 def test_mistakes_are_said_with_a_way_out(words: tuple[str, ...], said: str, tmp_path: Path) -> None:

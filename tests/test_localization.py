@@ -13,14 +13,19 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from one_sample import one_sample
-from parityscope.backends._onnxruntime import open_session
+from parityscope.arithmetic.opsets import OLDEST, prepared
 from parityscope.backends.recording import Request, observable, record
 from parityscope.backends.targets import parse_target
 from parityscope.case import Inputs, load_model
-from parityscope.case.deriving import inject, sever
 from parityscope.case.graph import sites
+from parityscope.evaluation.evaluating import run_world
+from parityscope.evaluation.program import compile_program
+from parityscope.evaluation.sessions import Sessions
+from parityscope.evaluation.worlds import World
 from parityscope.localization import Options, Sides, injection, localize
-from parityscope.localization.replay import observed_tensors, plan_windows, replayed_values
+from parityscope.localization.injection import Added
+from parityscope.localization.keeping import Programs
+from parityscope.localization.replay import observed_tensors, replayed_values
 from parityscope.testing.models import ocr_rec_input, rendered_line, require
 from parityscope.testing.networks import parse_network
 from parityscope.trace import Trace
@@ -60,8 +65,8 @@ class Both:
             pairing=self.pairing,
         )
 
-    def localize(self, memory: int = 512 << 20) -> Localization:
-        return localize(self.model, self.inputs, self.reference, self.candidate, self.pairing, Options(memory=memory))
+    def localize(self) -> Localization:
+        return localize(self.model, self.inputs, self.reference, self.candidate, self.pairing)
 
 
 def recorded(model: Model, inputs: Inputs, target: str, folder: Path) -> Trace:
@@ -71,11 +76,9 @@ def recorded(model: Model, inputs: Inputs, target: str, folder: Path) -> Trace:
 
 def planted(model: Model, inputs: Inputs, reference: Trace, tensor: str, error: np.ndarray) -> Trace:
     """The reference's own arithmetic with `error` added to one tensor, as a candidate's trace."""
-    graph = model.graph()
-    dtype, shape = reference.info(0, tensor)
-    names = inject(graph, {tensor: (dtype, len(shape))})
-    run = open_session(graph, outputs=list(reference.names), folder=model.path.parent)
-    arrays = run({**inputs.sample(0).arrays, names[tensor]: error})
+    program = compile_program(prepared(model.graph(), OLDEST))
+    disturbed = World(name="disturbed", program=program, stored={tensor: Added(error)})
+    arrays = run_world(disturbed, inputs.sample(0).arrays, list(reference.names))
     return Trace(
         target=parse_target("ort"),
         environment={},
@@ -163,39 +166,16 @@ def test_the_replay_is_what_each_region_gives_when_it_is_run_alone(recogniser: B
     both = recogniser
     observed, _ = observed_tensors(both.sides)
     assert len(observed) >= 50
-    kinds = {name: both.reference.info(0, name) for name in observed}
-    severed = sever(both.model.graph(), {name: (dtype, len(shape)) for name, (dtype, shape) in kinds.items()})
+    programs = Programs.of(both.sides, observed)
     chosen = random.Random(2024).sample(observed, 50)
-    run = open_session(severed.model, outputs=chosen, folder=both.model.path.parent)
-    replayed = replayed_values(run, both.sides, observed, 0, reader=observed[0])
+    replayed = dict(replayed_values(both.sides, programs, chosen, 0, Sessions()))
     file = onnx.load(both.model.path)
     image = both.inputs.sample(0).arrays
     for name in chosen:
         region, reads = cut_out(file, name, set(observed) - {name})
-        assert {read for read in reads if read not in image} == set(severed.reads[name])
+        assert {read for read in reads if read not in image} == set(programs.regions[name].reads)
         c_in = {read: image[read] if read in image else both.sides.its(0, read, reader=name) for read in reads}
         assert distance(run_alone(region, c_in), replayed[name]) <= FLOOR, name
-
-
-@pytest.mark.model
-def test_windows_give_what_one_pass_gives(recogniser: Both) -> None:
-    whole = recogniser.localize()
-    assert (whole.windows, whole.method) == (1, "severed replay")
-    names = [suspect.site.tensor for suspect in whole.suspects]
-    memory = 4 << 20
-    # No window holds more than half the memory, unless a single tensor does.
-    for window in plan_windows(recogniser.sides, names, memory // 2):
-        held = sum(recogniser.reference.get(0, name).nbytes for name in window)
-        assert held <= memory // 2 or len(window) == 1
-    parts = recogniser.localize(memory)
-    assert parts.windows > 5
-    again = {suspect.site.tensor: suspect for suspect in parts.suspects}
-    assert again.keys() == set(names)
-    for suspect in whole.suspects:
-        other = again[suspect.site.tensor]
-        assert other.introduced == pytest.approx(suspect.introduced, rel=1e-3, abs=FLOOR)
-        assert other.inherited == pytest.approx(suspect.inherited, rel=1e-3, abs=FLOOR)
-        assert other.region == suspect.region
 
 
 @pytest.mark.model

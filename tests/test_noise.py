@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,11 +23,10 @@ from parityscope.arithmetic.error_model import (
     rounding_variance,
 )
 from parityscope.arithmetic.formats import FORMATS
-from parityscope.arithmetic.noising import SQUARE_SUFFIX, VARIANCE_SUFFIX, disturbed, noise_graph
-from parityscope.arithmetic.reordering import reordered
+from parityscope.arithmetic.opsets import OLDEST, prepared
 from parityscope.arithmetic.rounding import round_to
 from parityscope.arithmetic.ulps import EXACT, SUMS, ULPS
-from parityscope.arithmetic.variances import _RULES
+from parityscope.arithmetic.variances import SUMMED
 from parityscope.backends import Capture
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.opening import open_target
@@ -34,8 +34,14 @@ from parityscope.backends.recording import observable
 from parityscope.backends.targets import parse_target
 from parityscope.case import Inputs, Model, Sample, load_model
 from parityscope.comparison import measure_pair
-from parityscope.noise import FLOAT32_ROUNDING, noise_floor
-from parityscope.prediction import expect_outputs, grade_of
+from parityscope.evaluation.disturbing import disturbed_world, expected_variance
+from parityscope.evaluation.evaluating import run_world, run_worlds
+from parityscope.evaluation.program import compile_program
+from parityscope.evaluation.reordering import reordered_world
+from parityscope.evaluation.sessions import Sessions
+from parityscope.evaluation.worlds import World
+from parityscope.expectation import FLOAT32_ROUNDING, Expectation, grade_of
+from parityscope.expectation.expecting import expect, referred
 from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
@@ -164,10 +170,23 @@ def computed(model: ir.Model, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def summed(model: ir.Model, arrays: Mapping[str, np.ndarray]) -> tuple[float, float]:
-    """What the noise graph says about y: Σ variance / u² and Σ y²."""
-    graph = noise_graph(model, ["y"])
-    found = open_session(graph.model)(arrays)
-    return float(found[f"y{VARIANCE_SUFFIX}"]), float(found[f"y{SQUARE_SUFFIX}"])
+    """What is expected of y: Σ variance / (0.4247 u)² · 0.4247², and Σ y²."""
+    program = compile_program(model)
+    step, sessions = program.steps[-1], Sessions()
+    known = run_world(World(name="plain", program=program), arrays, [*filter(None, step.inputs), "y"], sessions)
+    inputs = [known[name] if name else None for name in step.inputs]
+    found = expected_variance(step, program, inputs, known["y"], sessions)
+    assert found is not None
+    squares = np.square(known["y"], dtype=np.float64)
+    return float(ROUNDING**2 * np.broadcast_to(found, squares.shape).sum()), float(squares.sum())
+
+
+def disturbed(model: ir.Model, arrays: Mapping[str, np.ndarray], gain: float) -> dict[str, np.ndarray]:
+    """Every output of the network, with its noise."""
+    sessions = Sessions()
+    plain = World(name="plain", program=compile_program(model))
+    names = [str(value.name) for value in model.graph.outputs]
+    return run_world(disturbed_world(plain, model, gain, sessions), arrays, names, sessions)
 
 
 def drawn(*shapes: tuple[int, ...]) -> list[np.ndarray]:
@@ -263,14 +282,15 @@ def test_normalizations_err_as_predicted(body: str, shift: float) -> None:
 
 
 def test_every_sum_has_a_formula() -> None:
-    assert set(_RULES) == SUMS
+    assert SUMMED == SUMS
     assert not SUMS & set(ULPS)
     assert not (SUMS | set(ULPS)) & EXACT
 
 
-def test_tensors_without_an_error_of_their_own_are_left_out() -> None:
-    graph = noise_graph(parsed("r = Relu(x) s = Shape(r) t = Reshape(r, s) y = Neg(t)"), ["r", "s", "t", "y"])
-    assert graph.tensors == ()
+def test_tensors_without_an_error_of_their_own_are_not_disturbed() -> None:
+    (x,) = drawn((3, 4))
+    model = parsed("r = Relu(x) s = Shape(r) t = Reshape(r, s) y = Neg(t)", "float[3,4] x")
+    assert disturbed(model, {"x": x}, 256.0)["y"].tobytes() == computed(model, {"x": x}).tobytes()
 
 
 # A small network of every kind: convolutions with repeated inputs, a gate, a matrix product, a normalization.
@@ -324,22 +344,29 @@ def evaluated(model: Model, inputs: Inputs, target: str) -> dict[str, np.ndarray
         return dict(session.run(inputs.sample(0)))
 
 
+def floor_of(model: Model, inputs: Inputs, samples: list[int], names: list[str]) -> Expectation:
+    """The noise floor, against what ONNX Runtime gives at the outputs."""
+    plain = referred(model, inputs, samples)
+    return expect(model, inputs, samples, names, (), reference=lambda index, name: plain.get(index, {}).get(name))
+
+
 def test_real_evaluations_lie_within_the_floor_and_tf32_far_beyond(tmp_path: Path) -> None:
     model, inputs = network(tmp_path), given({"x": page(0)})
     names = [*observable(model), "y"]
-    floor = noise_floor(model, inputs, [0], names)
-    assert set(floor.errors) == set(names)
-    assert not floor.skipped
+    expectation = floor_of(model, inputs, [0], names)
+    floor = expectation.errors["f32"]
+    assert set(floor) == set(names)
+    assert not expectation.skipped
     reference = evaluated(model, inputs, "ort")
     for target in ("openvino:f32", "ort?optimization=disabled"):
         found = evaluated(model, inputs, target)
         for name in set(found) & set(names):
             error = measure_pair(reference[name], found[name], channel_axis=None).rel_l2
-            assert grade_of(error, {"f32": floor.errors[name]}) == "f32", (target, name, error, floor.errors[name])
+            assert grade_of(error, {"f32": floor[name]}) == "f32", (target, name, error, floor[name])
     found = evaluated(model, inputs, "sim:tf32")
     for name in ("c", "r", "d", "g", "e", "z"):
         error = measure_pair(reference[name], found[name], channel_axis=None).rel_l2
-        assert grade_of(error, {"f32": floor.errors[name], "tf32": error}) == "tf32"
+        assert grade_of(error, {"f32": floor[name], "tf32": error}) == "tf32"
 
 
 def test_the_floor_is_near_the_error_against_float64(tmp_path: Path) -> None:
@@ -349,23 +376,20 @@ def test_the_floor_is_near_the_error_against_float64(tmp_path: Path) -> None:
     for each in proto.graph.initializer:
         each.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(each).astype(np.float64), each.name))
     exact = ReferenceEvaluator(proto).run(["c", "e", "z"], {"x": page(0).astype(np.float64)})
-    floor = noise_floor(model, inputs, [0], ["c", "e", "z"]).errors
+    floor = floor_of(model, inputs, [0], ["c", "e", "z"]).errors["f32"]
     reference = evaluated(model, inputs, "ort")
     for name, expected in zip(("c", "e", "z"), exact, strict=True):
         error = np.linalg.norm(reference[name] - expected) / np.linalg.norm(expected)
         assert floor[name] / 8 < error < floor[name] * 2
 
 
-def test_chunks_and_samples_make_no_difference_that_matters(tmp_path: Path) -> None:
+def test_samples_make_no_difference_that_matters(tmp_path: Path) -> None:
     model = network(tmp_path)
     names = [*observable(model), "y"]
     inputs = given({"x": page(0)}, {"x": page(1)})
-    whole = noise_floor(model, inputs, [0], names).errors
-    parts = noise_floor(model, inputs, [0], names, memory=1 << 16).errors
-    other = noise_floor(model, inputs, [1], names).errors
+    one, other = (floor_of(model, inputs, [index], names).errors["f32"] for index in (0, 1))
     for name in names:
-        assert parts[name] == pytest.approx(whole[name], rel=0.25)  # marking outputs changes what is fused
-        assert 0.4 < other[name] / whole[name] < 2.5
+        assert 0.4 < other[name] / one[name] < 2.5
 
 
 def test_masks_and_infinities_leave_the_floor_finite(tmp_path: Path) -> None:
@@ -376,20 +400,22 @@ def test_masks_and_infinities_leave_the_floor_finite(tmp_path: Path) -> None:
     generator = np.random.default_rng(2)
     model = saved(tmp_path, text, {"w": generator.standard_normal((8, 8)).astype(np.float32)})
     mask = np.triu(np.ones((1, 8, 8), np.float32), 1)
-    floor = noise_floor(
+    floor = floor_of(
         model, given({"x": generator.standard_normal((1, 8, 8)).astype(np.float32), "m": mask}), [0], ["s", "p", "y"]
-    )
-    assert all(FLOAT32_ROUNDING <= floor.errors[name] < 1e-5 for name in ("s", "p", "y"))
+    ).errors["f32"]
+    assert all(FLOAT32_ROUNDING <= floor[name] < 1e-5 for name in ("s", "p", "y"))
 
 
 def test_shape_arithmetic_is_not_disturbed() -> None:
-    # 5 / 2 is 2.5, and Floor of a disturbed 6 / 2 might be 2.
+    # 6 / 2 is 3, and Floor of a disturbed 3 may be 2.
+    (x,) = drawn((6, 6))
     model = parsed(
         "s = Shape(x) f = Cast<to=1>(s) two = Constant<value = float {2.0}>() h = Div(f, two) l = Floor(h)"
-        "i = Cast<to=7>(l) r = Reshape(x, i) y = Exp(r)",
+        "i = Cast<to=7>(l) z = ConstantOfShape<value = float[1] {0.5}>(i) y = Exp(z)"
     )
-    graph = disturbed(model, 256.0)
-    assert graph.tensors == ("y",)
+    found = disturbed(model, {"x": x}, 2.0**20)["y"]
+    assert found.shape == (3, 3)
+    assert not np.array_equal(found, np.full((3, 3), np.exp(np.float32(0.5))))
 
 
 def test_a_disturbance_is_what_the_model_says_it_is() -> None:
@@ -397,7 +423,7 @@ def test_a_disturbance_is_what_the_model_says_it_is() -> None:
     arrays = {"x": x, "w": w}
     gain = 256.0
     model = parsed("y = MatMul(x, w)", "float[] x, float[] w")
-    (found,) = open_session(disturbed(model, gain).model)(arrays).values()
+    found = disturbed(model, arrays, gain)["y"]
     expected = exactly(model, arrays)
     variance, _ = summed(model, arrays)
     assert np.linalg.norm(found - expected) == pytest.approx(gain * U * np.sqrt(variance), rel=0.02)
@@ -412,20 +438,26 @@ def test_another_order_changes_the_bits_and_not_the_sums(tmp_path: Path) -> None
     whole = {name: generator.integers(-2, 3, shape).astype(np.float32) for name, shape in shapes.items()}
     x = generator.integers(-2, 3, (1, 64, 6, 6)).astype(np.float32)
     model = saved(tmp_path, text, whole)
-    before = open_session(model.graph())({"x": x})["y"]
-    after = open_session(reordered(model.graph(), generator))({"x": x})["y"]
+    before, after = _in_both_orders(model, x)
     np.testing.assert_array_equal(before, after)  # whole numbers below 2^24: no sum is rounded
     fractions = {name: generator.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
     model = saved(tmp_path, text, fractions)
-    before = open_session(model.graph())({"x": x})["y"]
-    after = open_session(reordered(model.graph(), generator))({"x": x})["y"]
+    before, after = _in_both_orders(model, x)
     assert 0 < np.linalg.norm(before - after) / np.linalg.norm(before) < 1e-5
+
+
+def _in_both_orders(model: Model, x: np.ndarray) -> list[np.ndarray]:
+    program = compile_program(prepared(model.graph(), OLDEST))
+    plain = World(name="plain", program=program)
+    other = reordered_world(replace(plain, name="other"), np.random.default_rng(3))
+    return [found["y"] for found in run_worlds([plain, other], {"x": x}, ["y"])]
 
 
 def test_predictions_carry_the_floor(tmp_path: Path) -> None:
     model, inputs = network(tmp_path), given({"x": page(0)})
-    expectation = expect_outputs(model, inputs, [0], ("tf32",))
-    floor = noise_floor(model, inputs, [0], ["y"]).errors
+    plain = referred(model, inputs, [0])
+    expectation = expect(model, inputs, [0], ["y"], ("tf32",), reference=lambda index, name: plain[index][name])
+    floor = floor_of(model, inputs, [0], ["y"]).errors["f32"]
     assert expectation.errors["f32"]["y"] == pytest.approx(floor["y"], rel=1e-6)
     assert expectation.errors["tf32"]["y"] > 100 * floor["y"]
 
@@ -448,8 +480,8 @@ def test_what_a_branch_rounds_counts_in_the_floor_of_an_output(tmp_path: Path) -
         (tmp_path / name).mkdir()
         model = saved(tmp_path / name, text, arrays)
         for go in (True, False):
-            found = noise_floor(model, given({"go": np.asarray(go), "x": x}), [0], ["y", "z"])
-            floors[name, go] = found.errors
+            found = floor_of(model, given({"go": np.asarray(go), "x": x}), [0], ["y", "z"])
+            floors[name, go] = found.errors["f32"]
     for output in ("y", "z"):
         # Reordered sums are measured in the main graph alone, so that the floor inside a branch is the lower one.
         assert floors["outside", True][output] / 3 < floors["inside", True][output] <= floors["outside", True][output]
@@ -457,12 +489,11 @@ def test_what_a_branch_rounds_counts_in_the_floor_of_an_output(tmp_path: Path) -
     assert floors["inside", True]["y"] > 1.5 * FLOAT32_ROUNDING
 
 
-def test_a_model_that_cannot_be_rewritten_keeps_what_can_be_measured(tmp_path: Path) -> None:
-    # Opset 8's Scan cannot be converted up, and the error model needs opset 13: only the measured variation is left.
+def test_an_opset_that_cannot_be_converted_has_a_floor_too(tmp_path: Path) -> None:
     text = """<ir_version: 4, opset_import: ["": 8]> old (float[1, 2, 3] x) => (float[1, 2, 3] y) {
       y = Scan<num_scan_inputs=1, body = step (float[3] i) => (float[3] o) { o = Exp(i) }>("", x)
     }"""
     model = saved(tmp_path, text, {})
-    floor = noise_floor(model, given({"x": np.ones((1, 2, 3), np.float32)}), [0], ["y"])
-    assert [skip.what for skip in floor.skipped] == ["noise floor, propagated errors"]
-    assert floor.errors["y"] >= FLOAT32_ROUNDING
+    floor = floor_of(model, given({"x": np.ones((1, 2, 3), np.float32)}), [0], ["y"])
+    assert not floor.skipped
+    assert floor.errors["f32"]["y"] == FLOAT32_ROUNDING

@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
+from hardware import needs_bfloat16
 from one_sample import one_sample
 from parityscope.backends import Session, backend
 from parityscope.backends._parts import Plan, next_part, ordered
@@ -126,7 +127,7 @@ def recorded(model: Model, inputs: Inputs, reference: Trace, target: Target, fol
 
     request = Request(samples=(0,), tensors=names, folder=folder, memory=memory, label="candidate", reads=reads)
     candidate = record(model, inputs, target, request)
-    found = localize(model, inputs, reference, candidate, pairing, Options(memory=memory, optimization="disabled"))
+    found = localize(model, inputs, reference, candidate, pairing, Options())
     sides = Sides(model=model, inputs=inputs, reference=reference, candidate=candidate, pairing=pairing)
     return Recorded(sides=sides, localization=found)
 
@@ -267,6 +268,7 @@ def test_a_program_that_answers_otherwise_each_time(tmp_path: Path) -> None:
 def test_a_reduced_precision_engine_in_parts(tmp_path: Path) -> None:
     """OpenVINO in BF16 fuses otherwise where other tensors are marked, so that its parts differ; what is blamed does not."""
     pytest.importorskip("openvino")
+    needs_bfloat16()
     model = load_model(require("ocr-rec"))
     inputs = one_sample(ocr_rec_input(rendered_line("Parity in 2024")))
     target = parse_target("openvino:bf16?observe=all")

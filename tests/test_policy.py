@@ -34,7 +34,7 @@ g (float[1,4] x) => (float[1,4] y, float[1,4] double, int64[1,1] best) {
 }"""
 X = np.array([[1.0, 2.0, 4.0, -1.0]], np.float32)
 REFERENCE = {"y": np.array([[1, 2, 4, 0]], np.float32), "double": 2 * X, "best": np.array([[2]])}
-METRICS = frozenset({"rel_l2", "max_abs", "cosine"})
+METRICS = {"rel_l2": "lower", "max_abs": "lower", "cosine": "higher"}
 
 FULL = """
 declared = "f16"
@@ -91,7 +91,7 @@ WHY = 'reason = "r"\n'
 @pytest.mark.parametrize(
     ("text", "named", "fix"),
     [
-        ("declared = ", "TOML", "[[budget]]"),
+        ("declared = ", "TOML", "[tables]"),
         ('declarde = "f16"', "declarde", "declared"),
         ('declared = "fp16"', "fp16", "f16"),
         ("declared = 16", "declared", "f16"),
@@ -107,6 +107,7 @@ WHY = 'reason = "r"\n'
         (B + WHY + 'metric = "rel_l3"\nlimit = 1', "rel_l3", "rel_l2"),
         (B + WHY + 'metric = "rel_l2"\nlimit = "1"', "limit", "limit"),
         (B + WHY + 'metric = "rel_l2"\nlimit = nan', "limit", "limit"),
+        (B + WHY + 'metric = "rel_l2"\nlimit = -1', "can never be met", "limit"),
         (B + WHY + 'metric = "rel_l2"\nlimit = 1\ntol = 2', "tol", "rtol"),
         (B + WHY + "atol = 1", "rtol", "rtol = 0.0"),
         (B + WHY + "rtol = 0.1", "atol", "atol = 0.0"),
@@ -126,7 +127,7 @@ def test_what_has_no_meaning_is_refused(tmp_path: Path, text: str, named: str, f
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ParityError, match="cannot be read"):
+    with pytest.raises(ParityError, match="there is no policy at"):
         read_policy(tmp_path / "none.toml", METRICS)
 
 

@@ -25,7 +25,7 @@ from parityscope.checks._preprocessing.steps import apply_steps, said
 from parityscope.checks._preprocessing.tokens import token_steps, tokens_of
 from parityscope.checks.input_fit import fit_inputs
 from parityscope.errors import ParityError
-from parityscope.noise import FLOAT32_ROUNDING
+from parityscope.expectation import FLOAT32_ROUNDING
 from parityscope.records import Finding
 from parityscope.repairs.preprocess_in_code import ADVICE
 from parityscope.testing.models import require

@@ -20,7 +20,6 @@ from parityscope.arithmetic.fusion import Fusion
 from parityscope.arithmetic.fusion.openvino import PROFILE
 from parityscope.arithmetic.recurrent import take_apart
 from parityscope.arithmetic.simulation import detype, simulate
-from parityscope.arithmetic.switchable import FLAGS, switchable
 from parityscope.backends._onnxruntime import open_session
 
 if TYPE_CHECKING:
@@ -248,20 +247,6 @@ def test_a_model_typed_in_fp16_is_rounded_as_one_that_is_simulated_in_it() -> No
     found = run(detype(typed).model, halves[1], optimization="disabled")
     for name, array in run(simulate(plain, "f16").model, feeds, optimization="disabled").items():
         np.testing.assert_array_equal(found[name].astype(np.float32), array)
-
-
-@pytest.mark.parametrize("precision", ["f16", "bf16", "tf32"])
-@pytest.mark.parametrize("op_type", sorted(GATES))
-def test_one_node_decides_and_low_is_what_is_simulated(op_type: str, precision: str) -> None:
-    parameters, feeds = drawn(op_type, 2, 13)
-    model = recurrent(op_type, parameters, feeds, direction="bidirectional")
-    switched = switchable(model, precision)
-    assert [node.name for node in switched.nodes] == ["layer"]
-    found = run(switched.model, {**feeds, FLAGS: switched.flags(np.array([True]))}, optimization="disabled")
-    for name, array in run(simulate(model, precision).model, feeds, optimization="disabled").items():
-        np.testing.assert_array_equal(found[name], array)
-    off = run(switched.model, {**feeds, FLAGS: switched.flags(np.array([False]))}, optimization="disabled")
-    np.testing.assert_allclose(off["Y"], run(model, feeds)["Y"], rtol=0, atol=CLOSE)
 
 
 def test_the_profile_decides_what_is_rounded_inside() -> None:

@@ -188,7 +188,30 @@ def test_the_same_advice_of_several_findings_is_given_once() -> None:
     offered = {"repair": "reduce", "text": "report it", "command": "", "trial": None}
     document = {"findings": [{"code": "FUS003", "repairs": [offered]}] * 3 + [{"code": "RNG004", "repairs": [offered]}]}
     texts = [(repair["code"], repair["text"]) for repair in _offered.repairs(document)]
-    assert texts == [("FUS003", "report it (3 findings)"), ("RNG004", "report it")]
+    assert texts == [("FUS003, RNG004", "report it (4 findings)")]
+
+
+def test_advice_that_was_tried_with_one_result_is_given_once() -> None:
+    document = documents.detector(16)
+    document["findings"].append({**document["findings"][0], "code": "RNG002"})
+    once = view(documents.detector(16))["repairs"]
+    twice = view(document)["repairs"]
+    assert [repair["repair"] for repair in twice] == [repair["repair"] for repair in once]
+    assert twice[0]["code"] == "RNG001, RNG002"
+
+
+def test_a_weak_claim_gives_no_advice_beside_a_proved_cause() -> None:
+    def finding(code: str, role: str, confidence: float) -> dict[str, Any]:
+        repairs = [{"repair": code, "text": f"do {code}", "command": "", "trial": None}]
+        return {"code": code, "role": role, "confidence": confidence, "repairs": repairs}
+
+    def advising(*findings: dict[str, Any]) -> list[str]:
+        return [repair["code"] for repair in view({"findings": list(findings)})["repairs"]]
+
+    weak, likely = finding("FUS003", "contributing", 0.06), finding("FUS002", "contributing", 0.7)
+    assert advising(finding("BND001", "cause", 0.99), weak, likely) == ["BND001", "FUS002"]
+    assert advising(finding("ACC001", "cause", 0.6), weak) == ["ACC001", "FUS003"]
+    assert advising(weak, likely) == ["FUS003", "FUS002"]
 
 
 def test_details_are_whole_facts() -> None:

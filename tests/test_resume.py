@@ -25,6 +25,7 @@ from parityscope.case.formats.npz import write_npz
 from parityscope.case.inputs import load_inputs
 from parityscope.case.model import load_model
 from parityscope.errors import ParityError
+from parityscope.private_folders import MARKER
 from parityscope.study import prepare_folder
 
 if TYPE_CHECKING:
@@ -304,12 +305,58 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
         pass
 
 
-def test_a_failure_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(ParityError, match="no room"), prepare_folder(tmp_path / "s", {"a": 1}) as scratch:
-        (scratch / "tensors").mkdir()
-        (scratch / "tensors" / "candidate-000.json").write_text("{}", encoding="utf-8")
-        raise ParityError("no room")
+def _failing(folder: Path, side: str, facts: dict[str, int] | None) -> list[str]:
+    """The files that were there at the start of a run that then records a chunk of a side, and fails."""
+    found: list[str] = []
+    with (
+        pytest.raises(ParityError, match="no room") as raised,
+        prepare_folder(folder / "s", facts) as scratch,
+    ):
+        found += [path.name for path in (scratch / "tensors").rglob("*.json")]
+        (scratch / "tensors").mkdir(exist_ok=True)
+        (scratch / "tensors" / f"{side}-000.json").write_text("{}", encoding="utf-8")
+        raise ParityError("no room", fix="make room")
+    assert ("goes on from there" in raised.value.fix) == scratch_of(folder / "s").exists()
+    return found
+
+
+@pytest.mark.parametrize(("side", "facts"), [("reference", {"a": 1}), ("candidate", None)])
+def test_a_failure_before_the_candidate_gave_anything_leaves_nothing(
+    side: str, facts: dict[str, int] | None, tmp_path: Path
+) -> None:
+    assert _failing(tmp_path, side, facts) == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_keeps_what_was_done_until_what_it_depends_on_is_mended(tmp_path: Path) -> None:
+    assert _failing(tmp_path, "candidate", {"a": 1}) == []
+    assert _failing(tmp_path, "candidate", {"a": 1}) == ["candidate-000.json"]
+    assert _failing(tmp_path, "candidate", {"a": 2}) == []
+
+
+def test_a_candidate_that_fails_late_goes_on_where_it_failed(folder: Path, tmp_path: Path) -> None:
+    """The disk is full, or the licence gone, after most of the work: it is not done again."""
+    study = tmp_path / "study"
+    record = words(study)
+    failing = (
+        "import sys; from parityscope.study import _examine\n"
+        "from parityscope.errors import ParityError\n"
+        "def fail(*_, **__): raise ParityError('no room', fix='make room')\n"
+        "import parityscope.study._document as one; one.document = fail\n"
+        "for module in list(sys.modules.values()):\n"
+        "    if getattr(module, '__name__', '').startswith('parityscope.study') and hasattr(module, 'document'):\n"
+        "        module.document = fail\n"
+        "from parityscope.cli import main; main(sys.argv[1:])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", failing, *record[3:]], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    assert "goes on from there" in done.stderr
+    kept = {path.name: path.stat().st_mtime_ns for path in notes(study)}
+    assert kept
+    assert run(folder, study).returncode == 0
+    assert not scratch_of(study).exists()
 
 
 def test_an_interrupt_before_anything_was_recorded_leaves_nothing(tmp_path: Path) -> None:
@@ -321,9 +368,35 @@ def test_an_interrupt_before_anything_was_recorded_leaves_nothing(tmp_path: Path
 def test_what_holds_no_tensors_is_used_afresh(tmp_path: Path) -> None:
     scratch = scratch_of(tmp_path / "s")
     facts(scratch, model="another")
+    (scratch / MARKER).touch()
     (scratch / "tensors").mkdir()
     (scratch / "tensors" / "candidate-000000-000.safetensors.part").write_bytes(b"half")
     with prepare_folder(tmp_path / "s", {"a": 1}) as given:
         assert given == scratch
         assert not list(given.rglob("*.part"))
     assert list((tmp_path / "s").iterdir()) == []
+
+
+def test_a_folder_that_is_not_ours_is_never_emptied(tmp_path: Path) -> None:
+    scratch = scratch_of(tmp_path / "s")
+    scratch.mkdir()
+    (scratch / "thesis.txt").write_text("years of work", encoding="utf-8")
+    with pytest.raises(ParityError, match="no scratch folder of yours"), prepare_folder(tmp_path / "s", None):
+        pass
+    assert (scratch / "thesis.txt").read_text(encoding="utf-8") == "years of work"
+
+
+def test_no_link_is_followed_to_somebody_elses_files(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "thesis.txt").write_text("years of work", encoding="utf-8")
+    scratch = scratch_of(tmp_path / "s")
+    scratch.symlink_to(theirs)
+    with pytest.raises(ParityError, match="no scratch folder of yours"), prepare_folder(tmp_path / "s", None):
+        pass
+    scratch.unlink()
+    scratch.mkdir()
+    (scratch / MARKER).symlink_to(theirs / "thesis.txt")
+    with pytest.raises(ParityError), prepare_folder(tmp_path / "s", None):
+        pass
+    assert [one.read_text(encoding="utf-8") for one in theirs.iterdir()] == ["years of work"]

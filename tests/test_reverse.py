@@ -12,12 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parityscope.arithmetic._graphs import Names
-from parityscope.arithmetic.adjoints import Tape, backward, rules
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.recording import silent
 from parityscope.case import load_inputs, load_model
+from parityscope.evaluation.backward import Sweep
+from parityscope.evaluation.evaluating import run_worlds
+from parityscope.evaluation.program import Program, compile_program
+from parityscope.evaluation.worlds import World
 from parityscope.records import Budget
 from parityscope.repairs.search import Task
 from parityscope.repairs.search.preparing import prepare
@@ -134,6 +136,17 @@ CASES: list[Case] = [
 ]
 
 
+# What the library has no derivative of; nodes before them are measured one by one.
+REFUSED: frozenset[object] = frozenset(
+    {
+        ("Slice", "with steps"),
+        ("Pad", "that cuts"),
+        ("AveragePool", "kernel_shape=[2,2], strides=[2,2], pads=[1,1,0,0], count_include_pad=1"),
+        ("AveragePool", "kernel_shape=[3,3], strides=[2,2], ceil_mode=1"),
+    }
+)
+
+
 def graph_of(case: Case) -> ir.Model:
     """The operator behind an Identity each of its data: x0, x1, ... -> y0, y1, ..."""
     op_type, attributes, shapes, constants, opset = case
@@ -193,7 +206,11 @@ def test_adjoint_dot_product(case: Case, seed: int) -> None:
     up = forward({name: array + np.float32(step) * d[name] for name, array in x.items()})
     down = forward({name: array - np.float32(step) * d[name] for name, array in x.items()})
     u = {name: random.uniform(-1, 1, y[name].shape).astype(np.float32) for name in outputs}
-    adjoints = adjoints_of(model, {**x, **y}, u, x)
+    adjoints = adjoints_of(compile_program(model), x, u)
+    if adjoints is None:
+        titled = {"Slice": "with steps", "Pad": "that cuts"}.get(case[0], case[1])
+        assert (case[0], titled) in REFUSED
+        return
     slope = {name: (up[name].astype(np.float64) - down[name]) / (2 * step) for name in outputs}
     forwards = sum(float(np.vdot(u[name], slope[name])) for name in outputs)
     backwards = sum(float(np.vdot(d[f"x{number}"].astype(np.float64), array)) for number, array in adjoints.items())
@@ -202,34 +219,22 @@ def test_adjoint_dot_product(case: Case, seed: int) -> None:
 
 
 def adjoints_of(
-    model: ir.Model, known: Mapping[str, np.ndarray], u: Mapping[str, np.ndarray], x: Mapping[str, np.ndarray]
-) -> dict[int, np.ndarray]:
-    """J^T u for each data input."""
-    graph = model.graph
-    shapes = {name: array.shape for name, array in known.items()}
-    shapes |= {f"a{number}": x[f"x{number}"].shape for number in range(len(x))}
-    tape = Tape(model=model, names=Names(model), shapes=shapes)
-    seeds = {}
-    for value in graph.outputs:
-        seed = ir.Value(
-            name=f"u::{value.name}", type=ir.TensorType(ir.DataType.FLOAT), shape=ir.Shape(u[str(value.name)].shape)
+    program: Program, x: Mapping[str, np.ndarray], u: Mapping[str, np.ndarray]
+) -> dict[int, np.ndarray] | None:
+    """J^T u for each data input; None where the operator is refused."""
+    (values,) = run_worlds([World(name="plain", program=program)], x, list(program.steps_of))
+    known = {**values, **program.constants}
+    sweep = Sweep(program=program)
+    found = {}
+    for _step, adjoints, complete in sweep.run(known.get, {name: seed[..., None] for name, seed in u.items()}):
+        if not complete:
+            assert sweep.refused, "a node is given up without a reason"
+            return None
+        found.update(
+            {int(name[1:]): adjoint[..., 0].astype(np.float64) for name, adjoint in adjoints.items() if name[0] == "a"}
         )
-        graph.inputs.append(seed)
-        seeds[value] = seed
-    found = backward(tape, list(graph), seeds)
-    assert not {str(value.name) for value in found.unknown} - {f"c{index}" for index in range(-1, 5)}
-    named = {int(str(value.name)[1:]): one for value, one in found.adjoints.items() if str(value.name)[0] == "a"}
-    assert len(named) == len(x)
-    graph.extend(tape.nodes)
-    graph.outputs.clear()
-    graph.outputs.extend(named.values())
-    run = open_session(model, optimization="disabled")
-    made = run({**x, **{f"u::{name}": array for name, array in u.items()}})
-    return {number: made[str(one.name)].astype(np.float64) for number, one in named.items()}
-
-
-def test_every_rule_is_tested() -> None:
-    assert set(rules()) == {case[0] for case in CASES}
+    assert len(found) == len(x)
+    return found
 
 
 def network(*, jump: bool = False) -> str:
@@ -289,21 +294,6 @@ def test_estimates_beside_direct_sensitivities(tmp_path: Path) -> None:
     ratios = np.sqrt(found / direct)
     assert 0.7 < np.median(ratios) < 1.4
     assert ((ratios > 0.25) & (ratios < 4)).all()
-
-
-def test_passes_one_after_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Large graphs hold one pass at a time: the same estimator from other signs."""
-    work = work_of(tmp_path, network())
-    oracle, reverse = work.finder.oracle, work.finder.reverse
-    assert reverse is not None
-    together = oracle.estimated(reverse)
-    monkeypatch.setattr("parityscope.repairs.search.reverse._AT_ONCE", 1)
-    assert reverse.opened(next(iter(work.search))).passes == 1
-    apart = oracle.estimated(reverse)
-    assert together is not None
-    assert apart is not None
-    assert set(together.squared) == set(apart.squared)
-    assert 0.5 < sum(together.squared.values()) / sum(apart.squared.values()) < 2
 
 
 def test_sensing_costs_less_than_groups_and_finds_every_node(tmp_path: Path) -> None:

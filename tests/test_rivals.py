@@ -17,10 +17,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from parityscope.backends.switching import Switchboard
 from parityscope.case import load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.inputs import Sample
+from parityscope.evaluation.switching import Switchboard
 from parityscope.records import Budget
 from parityscope.repairs.search.judging import yardstick
 

@@ -240,8 +240,8 @@ def test_runner_is_chosen_exactly(model: Model, tmp_path: Path) -> None:
     [
         ("gone.npz", None, "", "there is no"),
         ("o.npz", b"", "", "cannot be read"),
-        ("o.json", b"[{", "", "cannot be read"),
-        ("o.json", b"\xff", "", "cannot be read"),
+        ("o.json", b"[{", "", "no whole JSON"),
+        ("o.json", b"\xff", "", "not text in UTF-8"),
         ("o.json", b"[]", "", "none of the model's outputs"),
         ("o.json", b'{"x": 3}', "", "not Polygraphy's saved outputs"),
         ("o.json", b'{"lst": [["r", []]], "polygraphy_class": "RunResults"}', "", "holds no samples"),

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from command_line import exit_status
 from parityscope.backends._onnxruntime import open_session
-from parityscope.backends.switching import Switchboard
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.loader import find_function
 from parityscope.errors import ParityError
+from parityscope.evaluation.switching import Switchboard
 from parityscope.records import Budget
 from parityscope.repairs.plan import applied_plan, plan_text, read_plan
 from parityscope.repairs.search import Point, Task, search

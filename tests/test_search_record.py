@@ -20,9 +20,9 @@ import pytest
 
 from command_line import exit_status
 from parityscope.backends._onnxruntime import open_session
-from parityscope.backends.switching import Switchboard
 from parityscope.case import load_inputs, load_model
 from parityscope.errors import ParityError
+from parityscope.evaluation.switching import Switchboard
 from parityscope.records import Budget
 from parityscope.repairs.search import Task, search
 from parityscope.repairs.search.journal import Journal

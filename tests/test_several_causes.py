@@ -15,6 +15,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from command_line import exit_status
+from hardware import needs_bfloat16
 from parityscope.backends._onnxruntime import open_path
 from parityscope.case.formats.images import read_image
 from parityscope.case.formats.npz import write_npz
@@ -51,6 +52,8 @@ def test_the_cases_are_as_many_as_they_ought_to_be() -> None:
 @pytest.mark.parametrize("name", FAULTY)
 def test_each_cause_is_named(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     case = CASES[name]
+    if case.target == "openvino:bf16":
+        needs_bfloat16()
     assert _diagnosed(name, tmp_path) == 1
     document = json.loads(capfd.readouterr().out)
     causes = [one for one in document["findings"] if one["role"] == "cause"]

@@ -188,3 +188,13 @@ def test_promises_of_operators() -> None:
     assert wrong is not None
     assert (wrong.count, wrong.index) == (1, (1, 0))
     assert broken_index(np.array([[0], [3]]), values, 1, largest=False) is not None  # there is no index 3
+
+
+def test_an_output_that_was_not_written_to_its_end_is_no_matter_of_the_batch(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # Equal rows get different answers then, and each row alone is right.
+    code, found = diagnosed("y = y.copy(); y.reshape(-1)[100:] = 0; found = {'y': y, 'z': z}", tmp_path, capfd)
+    assert code == 1
+    assert (found["findings"][0]["code"], found["findings"][0]["role"]) == ("BND003", "cause")
+    assert "SHP001" not in {one["code"] for one in found["findings"]}

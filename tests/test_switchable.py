@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parityscope.arithmetic import FORMATS, round_to
-from parityscope.arithmetic.simulation import detype, simulate
+from parityscope.arithmetic.simulation import arrange
 from parityscope.arithmetic.switchable import switchable
 from parityscope.backends._onnxruntime import open_session
-from parityscope.backends.switching import Switchboard
 from parityscope.case import Sample
 from parityscope.case.model import read_graph
 from parityscope.errors import ParityError
+from parityscope.evaluation.simulating import open_simulation
+from parityscope.evaluation.switching import Switchboard
 from parityscope.testing.models import require
 from parityscope.testing.networks import parse_network
 
@@ -141,8 +142,8 @@ def test_the_ends_are_the_plain_model_and_the_simulation(name: str, precision: s
     count = len(board.graph.nodes)
     off = board.run(sample(feeds), np.zeros(count, np.bool_))
     on = board.run(sample(feeds), np.ones(count, np.bool_))
-    unrounded = plain(detype(parse(text, weights)).model, feeds)
-    simulated = plain(simulate(parse(text, weights), precision).model, feeds)
+    unrounded = open_simulation(arrange(parse(text, weights), None), threads=1)(feeds)
+    simulated = open_simulation(arrange(parse(text, weights), precision), threads=1)(feeds)
     for output, array in off.items():
         np.testing.assert_array_equal(array, unrounded[output], err_msg=output)
         np.testing.assert_array_equal(on[output], simulated[output], err_msg=output)
@@ -281,7 +282,7 @@ def test_the_recogniser_is_exact_at_both_ends() -> None:
     feeds = {"x": np.random.default_rng(1).uniform(-1, 1, (1, 3, 48, 96)).astype(np.float32)}
     board = Switchboard(read_graph(path), "f16", threads=1)
     count = len(board.graph.nodes)
-    for low, model in ((False, read_graph(path)), (True, simulate(read_graph(path), "f16").model)):
-        for name, array in plain(model, feeds).items():
+    for low, precision in ((False, None), (True, "f16")):
+        for name, array in open_simulation(arrange(read_graph(path), precision), threads=1)(feeds).items():
             found = board.run(sample(feeds), np.full(count, low))[name]
             np.testing.assert_array_equal(found, array)

@@ -130,8 +130,9 @@ def test_profile_of_trtexec(tmp_path: Path) -> None:
     assert [layer.seconds for layer in graph.layers] == [None, pytest.approx(22.8e-6)]
     for wrong in ("{}", "[]", '[{"name": "x"}]', "3", ""):
         path.write_text(wrong, encoding="utf-8")
-        with pytest.raises(ParityError, match="no profile of trtexec"):
+        with pytest.raises(ParityError, match=r"no profile of trtexec|no whole JSON") as caught:
             read_profile(path)
+        assert "--exportProfile" in caught.value.fix
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"a": 1}', "\x00"])

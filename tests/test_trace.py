@@ -139,5 +139,5 @@ def test_a_truncated_file_is_refused(tmp_path: Path, keep: int) -> None:
 def test_a_strange_header_is_refused(tmp_path: Path, header: bytes) -> None:
     path = tmp_path / "a.safetensors"
     path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
-    with pytest.raises(ParityError, match="not a complete safetensors file"):
+    with pytest.raises(ParityError, match=r"a complete safetensors file|no whole JSON"):
         read_safetensors(path)

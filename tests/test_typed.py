@@ -19,10 +19,10 @@ from parityscope.arithmetic.typed import Typed, typed_model
 from parityscope.arithmetic.typed._constants import low_tensor
 from parityscope.arithmetic.typed.tensorrt import tensorrt_concerns
 from parityscope.backends._onnxruntime import open_bytes, open_session
-from parityscope.backends.switching import Switchboard
 from parityscope.case import Sample
 from parityscope.case.model import read_graph
 from parityscope.errors import ParityError
+from parityscope.evaluation.switching import Switchboard
 from parityscope.testing.models import require
 from parityscope.testing.networks import parse_network
 from parityscope.testing.samples import SAMPLES, sample_of

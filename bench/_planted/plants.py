@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from _planted.plant import Plant
 
-__all__ = ["PLANTS", "planted"]
+__all__ = ["PLANTS", "SAID", "planted"]
 
 # A plant below twenty times FP32's rounding of the result is drawn again: nothing could find it.
 _LEAST_EFFECT = 20 * 2.0**-24
@@ -52,6 +52,24 @@ PLANTS: dict[str, Callable[[np.random.Generator], Plant]] = {
     "channel_scaled": functions.channel_scaled,
     "batch_normalization": functions.statistics,
     "activation_slope": functions.slope,
+}
+
+
+# What is said of a planted function, as a regular expression; all others are named by their hypothesis.
+SAID = {
+    "clip_bound": r"Clip left out|cut off|Relu6? |constant (min|max)",
+    "activation_before_bias": r"done before",
+    "gelu_form": r"[Gg]elu|tanh approximation|Erf|approximate",
+    "epsilon": r"epsilon",
+    "bias_dropped": r"left out|all zeros",
+    "padding": r"pads|[Pp]added|padding|auto_pad|constant_value|mode",
+    "resize": r"coordinate_transformation_mode|nearest_mode|mode|cubic_coeff_a",
+    "average_pool_padding": r"count_include_pad",
+    "integer_arithmetic": r"int32|rounded down|Floor|fmod|Round|truncat|Mod|saturated|wrapped",
+    "axis_order": r"transposed|laid out|reversed|order|exchanged|interleaved|perm",
+    "channel_scaled": r"scaled by",
+    "batch_normalization": r"inputs \d and \d exchanged|taken for input",
+    "activation_slope": r"alpha|slope|LeakyRelu left out|negative results",
 }
 
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from parityscope.backends.switching import Switchboard
     from parityscope.case import Model, Sample
+    from parityscope.evaluation.switching import Switchboard
     from parityscope.repairs.search.judging import Yardstick
 
 __all__ = ["OutOfTime", "Replay", "write"]

@@ -124,7 +124,7 @@ def predict(
     from parityscope import forecast
     from parityscope.study import Question, posed
 
-    with posed(Question(model=model, candidate="ort", inputs=inputs)) as asked:
+    with posed(Question(model=model, candidate="ort", inputs=inputs), memory=memory) as asked:
         settings = forecast.Settings(profile=profile, memory=memory)
         return forecast.forecast(asked.case.model, asked.case.inputs, list(formats), settings)
 
@@ -147,16 +147,16 @@ def verify(
     Raises:
         ParityError: bad input, a missing runtime, or a side that cannot run.
     """
-    import tempfile
     from pathlib import Path
 
     from parityscope import verification
     from parityscope.backends.recording import silent
     from parityscope.backends.targets import parse_target
+    from parityscope.private_folders import scratch_folder
     from parityscope.study import Question, posed
 
     question = Question(model=model, candidate=after, reference=reference, inputs=inputs, policy=policy)
-    with posed(question) as asked, tempfile.TemporaryDirectory(prefix="parityscope-verify-") as scratch:
+    with posed(question) as asked, scratch_folder("verify") as scratch:
         settings = verification.Settings(
             metrics=tuple(verification.chosen_metric(name) for name in metrics),
             labels=None if labels is None else verification.load_labels(Path(labels), asked.case.inputs, limited=False),
@@ -188,14 +188,14 @@ def _study(
     settings: Settings,
 ) -> Study:
     """What `diagnose`, `compare` and `localize` do: they differ in how far `settings` go."""
-    import tempfile
     from pathlib import Path
 
+    from parityscope.private_folders import scratch_folder
     from parityscope.study import Question, Study, examine, posed
 
     question = Question(
         model=model, candidate=candidate, reference=reference, inputs=inputs, declared=declared, policy=policy
     )
-    with tempfile.TemporaryDirectory(prefix="parityscope-") as scratch, posed(question) as asked:
+    with scratch_folder("run") as scratch, posed(question, memory=settings.memory) as asked:
         document = examine(asked.case, asked.reference, asked.candidate, folder=Path(scratch), settings=settings)
     return Study(document=document)

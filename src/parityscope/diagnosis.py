@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONTRIBUTES",
+    "DESCRIBE",
     "SPENT",
     "Tested",
     "TimeSpentError",
@@ -39,6 +40,9 @@ __all__ = [
 SPENT = "the time budget is spent"
 
 _VARIES = "RUN001"  # the candidate does not give the same answer twice
+_BY_SIZE = "ACC001"  # nothing but the size of the error speaks for it
+# A layer computes another function, or gives values that it cannot give: a mistake by name says more.
+DESCRIBE = ("FUS002", "FUS010")
 
 # What an experiment runs, cheap and decisive first.
 _STAGES = ("nothing", "reference", "candidate", "rebuild")
@@ -244,7 +248,10 @@ def _after_variation(findings: list[Finding]) -> list[Finding]:
     ]
 
 
-def _rank(finding: Finding) -> tuple[int, int, float, float, str]:
-    # Answers that vary are told before anything else of the same role, whatever part of the error they are.
-    told_later = int(finding.code != _VARIES)
-    return (ROLES.index(finding.role), told_later, -(finding.share or 0.0), -finding.confidence, finding.code)
+def _rank(finding: Finding) -> tuple[int, int, float, int, float, str]:
+    # Of the same role, answers that vary are told before anything else, whatever part of the error they are, and a size last.
+    # What only describes a layer comes after a cause that explains as much, to the percent that is shown.
+    turn = {_VARIES: 0, _BY_SIZE: 2}.get(finding.code, 1)
+    share = round(finding.share or 0.0, 2)
+    described = DESCRIBE.index(finding.code) + 1 if finding.code in DESCRIBE else 0
+    return (ROLES.index(finding.role), turn, -share, described, -finding.confidence, finding.code)

@@ -8,11 +8,9 @@ loaded in another, two copies of it at once) is told as a conflict.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Any
 
 __all__ = ["MATTERS", "Difference", "conflicts", "differences", "facts_of"]
 
@@ -92,6 +90,8 @@ def conflicts(facts: Mapping[str, str]) -> tuple[str, ...]:
 
 def facts_of(document: Mapping[str, Any]) -> dict[str, str]:
     """The facts that a JSON document tells: `parityscope doctor --format json`, a study's side, or plain facts by key."""
+    if not isinstance(document, Mapping):
+        raise TypeError("no object")
     if "backends" in document and "cpu" in document:
         found = {key: str(value) for key, value in dict(document.get("facts", {})).items()}
         for name, state in dict(document["backends"]).items():

@@ -29,6 +29,9 @@ EXIT_OF: Mapping[str, Exit] = MappingProxyType(
 )
 
 
+_SHOWN = 500  # characters of each end of a text that is too long to be read; chosen
+
+
 class ParityError(Exception):
     """Something the reader can mend: bad input, a missing runtime, a candidate that failed.
 
@@ -45,9 +48,19 @@ class ParityError(Exception):
         self.fix = fix
 
     def __str__(self) -> str:
-        lines = [self.problem]
+        lines = [_shortened(self.problem)]
         if self.where:
-            lines.append(f"  where: {self.where}")
+            lines.append(f"  where: {_shortened(self.where)}")
         if self.fix:
-            lines.append(f"  fix:   {self.fix}")
+            lines.append(f"  fix:   {_shortened(self.fix)}")
         return "\n".join(lines)
+
+
+def _shortened(text: str) -> str:
+    """What is too long to be read, because names of somebody's are quoted in it, without its middle.
+
+    Further lines are set in, so that no name begins a line as if it were ours.
+    """
+    left_out = len(text) - 2 * _SHOWN
+    shown = text if left_out <= 0 else f"{text[:_SHOWN]} [... {left_out} characters ...] {text[-_SHOWN:]}"
+    return shown.replace("\n", "\n         ")

@@ -163,7 +163,8 @@ class Measurement:
 class Pair:
     """A tensor of both sides, compared on one sample or (sample is None) over all of them.
 
-    `statistics` is the plain-data form of `comparison.Statistics` that reports draw histograms from.
+    `statistics` is the plain-data form of `comparison.Statistics` that reports draw histograms from. `apart` says which part of
+    it (sample, channel, row) is beyond what is expected there, where the whole is not.
     """
 
     site: Site
@@ -183,6 +184,7 @@ class Pair:
     grade: Grade | None = None
     expected: Mapping[str, float] = field(default_factory=lambda: _NOTHING)
     statistics: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    apart: str = ""
 
     def value(self, metric: str) -> float:
         """The value of one metric; NaN when it does not apply to this tensor."""

@@ -12,6 +12,8 @@ double the memory that `--memory` promises. Files are tested to be readable by t
 from __future__ import annotations
 
 import json
+import math
+import os
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
@@ -19,6 +21,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from parityscope.errors import ParityError
+from parityscope.plain_documents import parse_json
+from parityscope.regular_files import open_regular_file, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -71,7 +75,7 @@ class StoredTensor:
     @property
     def nbytes(self) -> int:
         """Size of the elements in bytes."""
-        return numpy_dtype(self.dtype).itemsize * int(np.prod(self.shape, dtype=np.int64))
+        return numpy_dtype(self.dtype).itemsize * math.prod(self.shape)
 
     def load(self) -> np.ndarray:
         """The tensor, memory-mapped read-only; it stays mapped as long as the array lives."""
@@ -140,30 +144,35 @@ def read_safetensors(path: Path) -> dict[str, StoredTensor]:
     Raises:
         ParityError: the header is not that of a safetensors file, or the file ends early.
     """
-    size = path.stat().st_size
-    problem = ParityError(f"{path.name} is not a complete safetensors file", where=str(path), fix="write it again")
-    with path.open("rb") as file:
+    with open_regular_file(path, path.name) as file:
+        size = os.fstat(file.fileno()).st_size
         length = int.from_bytes(file.read(8), "little")
         if length > min(size - 8, _HEADER_LIMIT):
-            raise problem
-        try:
-            header = json.loads(file.read(length))
-            found = {
-                name: StoredTensor(
-                    path=path,
-                    offset=8 + length + int(entry["data_offsets"][0]),
-                    dtype=_SAFETENSORS[entry["dtype"]],
-                    shape=tuple(int(dim) for dim in entry["shape"]),
-                )
-                for name, entry in header.items()
-                if name != "__metadata__"
-            }
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-            raise problem from error
-    start = 8 + length
-    if any(tensor.offset < start or tensor.offset + tensor.nbytes > size for tensor in found.values()):
-        raise problem
-    return found
+            raise _incomplete(path)
+        text = text_of(file.read(length), f"the header of {path.name}", path)
+    header = parse_json(text, f"the header of {path.name}", path)
+    try:
+        listed = {name: entry for name, entry in header.items() if name != "__metadata__"}
+        return {name: _placed(path, entry, 8 + length, size) for name, entry in listed.items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _incomplete(path) from error
+
+
+def _placed(path: Path, entry: Any, start: int, size: int) -> StoredTensor:
+    """The tensor of an entry of the header, whose elements lie between `start` and `size`."""
+    begin, end = entry["data_offsets"]
+    if not all(type(number) is int and number >= 0 for number in (begin, end, *entry["shape"])):
+        raise ValueError("a place or a size is no whole number")
+    tensor = StoredTensor(
+        path=path, offset=start + begin, dtype=_SAFETENSORS[entry["dtype"]], shape=tuple(entry["shape"])
+    )
+    if tensor.nbytes != end - begin or start + end > size:
+        raise ValueError("a tensor has other bytes than its shape says, or lies outside of the file")
+    return tensor
+
+
+def _incomplete(path: Path) -> ParityError:
+    return ParityError(f"{path.name} is not a complete safetensors file", where=str(path), fix="write it again")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

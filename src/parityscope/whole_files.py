@@ -6,6 +6,8 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
+from parityscope.visible import encodable
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -23,7 +25,10 @@ def write_whole(path: Path, content: bytes | str) -> None:
     """
     unfinished = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.part")
     try:
-        unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
+        unfinished.unlink(missing_ok=True)  # of a process that had this number before
+        # Made anew: nobody's file is written to through a link that stands there.
+        with unfinished.open("xb") as file:
+            file.write(encodable(content, "utf-8").encode() if isinstance(content, str) else content)
         unfinished.replace(path)
     except BaseException:
         unfinished.unlink(missing_ok=True)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic.float8 import Scaling
     from parityscope.arithmetic.formats import Format
-    from parityscope.arithmetic.primitives import Rewriting
+    from parityscope.arithmetic.rounding import Overflow
     from parityscope.arithmetic.sites import Plan
 
 __all__ = ["Border", "Decision", "Gated", "Switching", "decide", "inner_nodes", "inner_values"]
@@ -93,7 +93,8 @@ class Switching:
 def decide(
     plan: Plan,
     settled: frozenset[ir.Value],
-    work: Rewriting,
+    model: ir.Model,
+    overflow: Overflow,
     products: Mapping[str, Mapping[int, Scaling]],
     divided: Collection[ir.Node] = (),
 ) -> Switching:
@@ -103,10 +104,10 @@ def decide(
     `products` (by the name of its node) decides once more, behind all others: whether it takes its operands in FP8.
     Nodes with bodies among `divided` decide about their border, and the nodes inside for themselves.
     """
-    search = _Search(plan=plan, settled=settled, work=work, divided=frozenset(divided))
-    search.needs.update(dict.fromkeys(value for value in work.model.graph.inputs if value in plan.storage))
-    _visit(work.model.graph, search)
-    for node in work.model.graph:
+    search = _Search(plan=plan, settled=settled, overflow=overflow, divided=frozenset(divided))
+    search.needs.update(dict.fromkeys(value for value in model.graph.inputs if value in plan.storage))
+    _visit(model.graph, search)
+    for node in model.graph:
         if (
             node.name
             and node.name in products
@@ -145,7 +146,7 @@ class _Search:
 
     plan: Plan
     settled: frozenset[ir.Value]
-    work: Rewriting
+    overflow: Overflow
     divided: frozenset[ir.Node]
     needs: dict[ir.Value, frozenset[int] | None] = field(default_factory=dict)
     decisions: list[Decision] = field(default_factory=list)
@@ -274,7 +275,7 @@ def _reads_changed(read: Mapping[ir.Value | None, Format], search: _Search) -> b
     """Whether rounding changes a constant among `read`."""
     for value, number_format in read.items():
         tensor = constant_tensor(value) if value is not None else None
-        if tensor is not None and changed_by(tensor.numpy(), number_format, overflow=search.work.overflow):
+        if tensor is not None and changed_by(tensor.numpy(), number_format, overflow=search.overflow):
             return True
     return False
 

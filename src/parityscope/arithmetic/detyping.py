@@ -17,13 +17,14 @@ import onnx_ir as ir
 
 from parityscope.arithmetic._graphs import Names, all_values, constant_tensor, feed, give_back, prepend
 from parityscope.arithmetic._quantizers import written_out
-from parityscope.arithmetic.element_types import LIKE_FIRST_INPUT
+from parityscope.arithmetic.element_types import LIKE_FIRST_INPUT, infer_types
 from parityscope.arithmetic.formats import FORMATS, Format
+from parityscope.arithmetic.opsets import OLDEST, prepared
 from parityscope.arithmetic.standard import DOMAINS
 from parityscope.arithmetic.tables import gathering
 from parityscope.records import Skip
 
-__all__ = ["HALF", "retype"]
+__all__ = ["HALF", "retype", "wide"]
 
 HALF = {ir.DataType.FLOAT16: FORMATS["f16"], ir.DataType.BFLOAT16: FORMATS["bf16"]}
 # Attributes of ONNX operators whose integer is an element type.
@@ -58,6 +59,17 @@ def retype(model: ir.Model, names: Names) -> tuple[dict[ir.Value, Format], froze
             _retype_attributes(node)
     _leave(model, names, typed)
     return {**typed, **rounded}, frozenset(rounded), _fenced(foreign)
+
+
+def wide(model: ir.Model) -> ir.Model:
+    """A copy of `model` whose float16 and bfloat16 values are float32 and rounded nowhere: what ONNX Runtime's CPU makes of it.
+
+    Values keep their names; functions are inlined and constants are initializers.
+    """
+    copy = prepared(model, OLDEST)
+    infer_types(copy)
+    retype(copy, Names(copy))
+    return copy
 
 
 def _half(value: ir.Value | None) -> ir.DataType | None:

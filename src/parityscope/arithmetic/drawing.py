@@ -15,34 +15,37 @@ among others of 0.02 to 0.05). Zeros stay zeros. Parameters of up to 64 elements
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeGuard
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx_ir as ir
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from parityscope.arithmetic.formats import Format
 
-__all__ = ["moved_inputs", "moved_parameters"]
+__all__ = ["Moved", "is_moved", "moved_inputs"]
 
 _SIZE = 0.5  # of a unit roundoff
 _SMALL = 64  # elements; the same bound as for tensors whose relative error says something. Chosen.
 
 
-def moved_parameters(model: ir.Model, number_format: Format, generator: np.random.Generator) -> ir.Model:
-    """`model` itself, edited: its float32 parameters of more than 64 elements moved."""
-    for graph in model.graphs():
-        for value in graph.initializers.values():
-            if _moves(value.const_value):
-                value.const_value = _moved_tensor(value.const_value, number_format, generator)
-    for node in model.graph.all_nodes():
-        if node.op_type == "Constant" and not node.domain and "value" in node.attributes:
-            tensor = node.attributes["value"].as_tensor()
-            if _moves(tensor):
-                node.attributes["value"] = ir.AttrTensor("value", _moved_tensor(tensor, number_format, generator))
-    return model
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Moves the elements of a float32 array by half a unit roundoff at random; equal records move equally."""
+
+    unit_roundoff: float
+    seed: tuple[int, ...]
+
+    def __call__(self, array: np.ndarray) -> np.ndarray:
+        """A moved copy, of the dtype and shape of `array`."""
+        return _moved(array, self.unit_roundoff, np.random.default_rng(self.seed))
+
+
+def is_moved(parameter: np.ndarray) -> bool:
+    """Whether a parameter is of those that are moved."""
+    return parameter.dtype == np.float32 and parameter.size > _SMALL
 
 
 def moved_inputs(
@@ -50,21 +53,11 @@ def moved_inputs(
 ) -> dict[str, np.ndarray]:
     """The inputs, those of floating point moved, in their own dtypes."""
     return {
-        name: _moved(array, number_format, generator) if array.dtype.kind == "f" else array
+        name: _moved(array, number_format.unit_roundoff, generator) if array.dtype.kind == "f" else array
         for name, array in arrays.items()
     }
 
 
-def _moves(tensor: ir.TensorProtocol | None) -> TypeGuard[ir.TensorProtocol]:
-    return tensor is not None and tensor.dtype == ir.DataType.FLOAT and tensor.size > _SMALL
-
-
-def _moved_tensor(
-    tensor: ir.TensorProtocol, number_format: Format, generator: np.random.Generator
-) -> ir.TensorProtocol:
-    return ir.tensor(_moved(np.asarray(tensor.numpy()), number_format, generator), name=tensor.name)
-
-
-def _moved(array: np.ndarray, number_format: Format, generator: np.random.Generator) -> np.ndarray:
-    size = _SIZE * number_format.unit_roundoff
+def _moved(array: np.ndarray, unit_roundoff: float, generator: np.random.Generator) -> np.ndarray:
+    size = _SIZE * unit_roundoff
     return np.asarray(array * (1.0 + size * generator.standard_normal(array.shape, np.float32)), array.dtype)

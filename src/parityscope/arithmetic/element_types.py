@@ -16,6 +16,7 @@ import onnx_ir as ir
 
 from parityscope.arithmetic._graphs import bodies
 from parityscope.arithmetic.standard import schema_of
+from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -144,6 +145,11 @@ def _special(node: ir.Node) -> ir.DataType | None:
 def _said(node: ir.Node, name: str) -> ir.DataType | None:
     """The element type in an attribute; None where it is absent or 0."""
     number = node.attributes[name].as_int() if name in node.attributes else 0
+    if number not in {*ir.DataType}:
+        raise ParityError(
+            f"node {node.name or node.op_type!r} asks for element type {number}, which ONNX does not have",
+            fix="export the model again",
+        )
     return ir.DataType(number) if number else None
 
 

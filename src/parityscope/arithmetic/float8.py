@@ -21,7 +21,7 @@ For the channels of other convolutions the rule of products is taken over.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,15 +30,12 @@ import onnx_ir as ir
 from parityscope.arithmetic._attributes import integer
 from parityscope.arithmetic._graphs import constant_tensor
 from parityscope.arithmetic.formats import FORMATS
-from parityscope.arithmetic.primitives import constant_number, rounding_nodes
 from parityscope.arithmetic.rounding import round_to
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from parityscope.arithmetic.primitives import Rewriting
-
-__all__ = ["IN_FP8", "Scaling", "Scalings", "dequantized", "scaling_nodes", "scalings_of"]
+__all__ = ["IN_FP8", "Scaling", "Scalings", "dequantized", "scalings_of"]
 
 IN_FP8 = " in FP8"  # behind the name of a node: the decision that its operands are rounded to E4M3
 E4M3 = FORMATS["f8e4m3"]
@@ -91,23 +88,6 @@ def dequantized(array: np.ndarray, scaling: Scaling) -> np.ndarray:
     scale = scaling.along(array.ndim).astype(array.dtype)
     rounded: np.ndarray = round_to(array / scale, E4M3, overflow="saturate") * scale
     return rounded
-
-
-def scaling_nodes(value: ir.Value, scaling: Scaling, work: Rewriting) -> list[ir.Node]:
-    """Nodes, in order, that make of a computed `value` (float32) what a product reads in its place."""
-    scale = float(scaling.scale)
-    inverse, back = (constant_number(number, work) for number in (1.0 / scale, scale))
-    down = _multiplied(value, inverse, work.names.fresh(value.name, "scaled"))
-    saturating = replace(work, overflow="saturate")
-    rounded = rounding_nodes(down.outputs[0], E4M3, work.names.fresh(value.name, "rounded"), saturating)
-    up = _multiplied(rounded[-1].outputs[0], back, work.names.fresh(value.name, "fp8"))
-    return [down, *rounded, up]
-
-
-def _multiplied(value: ir.Value, factor: ir.Value, name: str) -> ir.Node:
-    node = ir.Node("", "Mul", [value, factor], num_outputs=1, name=f"parityscope::{name}")
-    node.outputs[0].name, node.outputs[0].type, node.outputs[0].shape = name, value.type, value.shape
-    return node
 
 
 def _scaling(node: ir.Node, index: int, largest: Mapping[str, float]) -> Scaling | None:

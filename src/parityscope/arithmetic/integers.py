@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic.formats import FORMATS
+from parityscope.arithmetic.rounding import round_to
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ __all__ = [
     "INTEGERS",
     "IntegerFormat",
     "Quantization",
+    "Quantizer",
     "dequantize",
     "fake_quantize",
     "integer_named",
@@ -71,6 +74,28 @@ class Quantization:
     scale: np.ndarray
     zero_point: np.ndarray
     axis: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Quantizer:
+    """What is left of a float32 activation by quantization with one `scale`: to `levels`, or to E4M3 where that is None.
+
+    `levels` are the lowest and the highest integer. Equal records quantize equally.
+    """
+
+    scale: float
+    levels: tuple[int, int] | None
+
+    def __call__(self, array: np.ndarray) -> np.ndarray:
+        """X / scale, to the nearest number that there is (saturating), times scale: as float32, of the same shape."""
+        scale = np.float32(self.scale)
+        steps = np.asarray(array, np.float32) / scale
+        if self.levels is None:
+            steps = round_to(steps, FORMATS["f8e4m3"], overflow="saturate")
+        else:
+            steps = np.clip(np.rint(steps, out=steps), *self.levels, out=steps)
+        steps *= scale
+        return steps
 
 
 def integer_named(name: str) -> IntegerFormat:

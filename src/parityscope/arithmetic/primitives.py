@@ -1,6 +1,5 @@
 """One rounding as a handful of ONNX nodes, for float16, bfloat16, float8 and TF32.
 
-* A compiled operator, `parityscope::Round`, where the runtime can be given it: one pass over memory, for all formats. Else:
 * Cast down and up, for formats that ONNX has. ONNX Runtime keeps such a pair between float32 nodes at every
   optimization level and rounds to nearest even, subnormals included (tested).
 * For TF32 Veltkamp's splitting: in float32, with c = (2^13 + 1)·x, c - (c - x) is x rounded to 24 - 13 = 11 bits, to nearest
@@ -20,8 +19,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from parityscope.arithmetic.domain import DOMAIN
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -29,7 +26,7 @@ if TYPE_CHECKING:
     from parityscope.arithmetic.formats import Format
     from parityscope.arithmetic.rounding import Overflow
 
-__all__ = ["Rewriting", "constant_number", "rounding_nodes"]
+__all__ = ["Rewriting", "rounding_nodes"]
 
 _CAST_TYPES = {
     "f32": ir.DataType.FLOAT,
@@ -47,46 +44,21 @@ class Rewriting:
     """The model that is being edited, the names taken in it, and what becomes of numbers beyond a format's range.
 
     `overflow` counts for constants of every format, but for tensors in float8 alone: what ONNX calls saturation there.
-    `compiled` lets float32 tensors be rounded by the operator `Round` of the domain "parityscope", which a runtime has to
-    be given (`backends._operators`), instead of by the standard's; not `static` ones, so that the runtime's optimizer, which
-    knows only the standard's, still computes once what is the same in every run.
     """
 
     model: ir.Model
     names: Names
     overflow: Overflow
-    compiled: bool = False
-    static: frozenset[ir.Value] = frozenset()
 
 
 def rounding_nodes(value: ir.Value, number_format: Format, rounded: str, work: Rewriting) -> list[ir.Node]:
     """Nodes, in order, that round `value`; the output of the last is called `rounded`."""
-    if work.compiled and value.dtype == ir.DataType.FLOAT and value not in work.static:
-        nodes = [_compiled(value, number_format, rounded, work)]
-    elif number_format.name == "tf32":
+    if number_format.name == "tf32":
         nodes = _split(value, rounded, work)
     else:
         nodes = _cast_pair(value, number_format, rounded, work)
     nodes[-1].outputs[0].shape = value.shape
     return nodes
-
-
-def constant_number(number: float, work: Rewriting) -> ir.Value:
-    """A float32 constant of the main graph, made once."""
-    return _scalar(work.model, f"number::{number.hex()}", np.array(number, np.float32))
-
-
-def _compiled(value: ir.Value, number_format: Format, rounded: str, work: Rewriting) -> ir.Node:
-    saturates = number_format.saturating and work.overflow == "saturate"
-    beyond = number_format.largest if saturates else np.inf if number_format.infinities else np.nan
-    attributes = [
-        ir.AttrInt64("precision", number_format.precision),
-        ir.AttrInt64("emin", number_format.emin),
-        ir.AttrFloat32("largest", number_format.largest),
-        ir.AttrFloat32("beyond", beyond),
-    ]
-    work.model.opset_imports[DOMAIN] = 1
-    return _node("Round", [value], rounded, value.type, attributes, domain=DOMAIN)
 
 
 def _cast_pair(value: ir.Value, number_format: Format, rounded: str, work: Rewriting) -> list[ir.Node]:
@@ -132,9 +104,8 @@ def _node(
     output: str,
     output_type: ir.TypeProtocol | None,
     attributes: list[ir.Attr] | None = None,
-    domain: str = "",
 ) -> ir.Node:
-    node = ir.Node(domain, op_type, inputs, attributes or [], num_outputs=1, name=f"parityscope::{output}")
+    node = ir.Node("", op_type, inputs, attributes or [], num_outputs=1, name=f"parityscope::{output}")
     node.outputs[0].name = output
     node.outputs[0].type = output_type
     return node

@@ -19,22 +19,19 @@ quantization, per-tensor activations, per-channel weights).
 from __future__ import annotations
 
 import math
-from functools import partial
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
 
 from parityscope.arithmetic._attributes import integer
-from parityscope.arithmetic._graphs import Names, constant_tensor
-from parityscope.arithmetic._taken import Taken
-from parityscope.arithmetic.element_types import infer_types
-from parityscope.arithmetic.float8 import dequantized, scaling_nodes, scalings_of
-from parityscope.arithmetic.integers import INTEGERS, fake_quantize, quantization_of
+from parityscope.arithmetic._graphs import constant_tensor
+from parityscope.arithmetic.float8 import dequantized, scalings_of
+from parityscope.arithmetic.integers import INTEGERS, Quantizer, fake_quantize, quantization_of
 from parityscope.arithmetic.opsets import prepared
-from parityscope.arithmetic.primitives import Rewriting, constant_number
 from parityscope.arithmetic.quantized import QUANTIZED
-from parityscope.arithmetic.simulation import PRECISIONS, Simulation, detype
+from parityscope.arithmetic.simulation import PRECISIONS, Arrangement, arrange
 from parityscope.errors import ParityError
 from parityscope.records import Skip
 
@@ -60,34 +57,28 @@ def operands_of(model: ir.Model) -> tuple[str, ...]:
     )
 
 
-def quantize_products(
-    model: ir.Model, name: str, largest: Mapping[str, float], *, compiled: bool = False
-) -> Simulation:
-    """The graph of `model` with the operands of its products quantized; `model` itself is only put in topological order.
+def quantize_products(model: ir.Model, name: str, largest: Mapping[str, float]) -> Arrangement:
+    """What is rounded in `model` as it is typed, with the operands of its products quantized.
 
     Args:
-        model: Any opset from 7.
+        model: Any opset from 7; only put in topological order.
         name: One of `QUANTIZED`.
         largest: The largest magnitude of each activation that a product reads, by name.
-        compiled: Whether tensors are rounded by an operator that the runtime has to be given (`primitives`).
 
     Raises:
         ParityError: there is no such quantization, or the opset cannot be converted up.
     """
     if name not in QUANTIZED:
         raise ParityError(f"{name} quantizes no products", fix=f"use one of: {', '.join(QUANTIZED)}")
-    typed = detype(prepared(model, _OPSETS[name]), compiled=compiled)
-    copy = typed.model
-    infer_types(copy)
-    work = Rewriting(model=copy, names=Names(copy), overflow="saturate", compiled=compiled)
-    taken = _int8(copy, largest, work) if name == "int8" else _fp8(copy, largest, work)
-    return Simulation(
-        model=copy,
+    typed = arrange(prepared(model, _OPSETS[name]), None)
+    found = _int8(typed.model, largest) if name == "int8" else _fp8(typed.model, largest)
+    constants = {place: what for place, what in found.items() if isinstance(what, np.ndarray)}
+    return replace(
+        typed,
         precision=name,
-        tensors=typed.tensors,
-        weights={**typed.weights, **{one: name for one, constant in taken.items() if constant}},
-        operands={one: name for one, constant in taken.items() if not constant},
-        notes=(*typed.notes, *_left(model, copy, largest)),
+        plan=replace(typed.plan, constants={**typed.plan.constants, **constants}),
+        quantizers={place: what for place, what in found.items() if isinstance(what, Quantizer)},
+        notes=(*typed.notes, *_left(model, typed.model, largest)),
     )
 
 
@@ -101,39 +92,39 @@ def _is_product(node: ir.Node) -> bool:
     return node.op_type in _QUANTIZED_OPERATORS and node.domain in {"", "ai.onnx"} and len(node.inputs) > 1
 
 
-def _int8(copy: ir.Model, largest: Mapping[str, float], work: Rewriting) -> dict[str, bool]:
-    """Quantizes in place; what was, and whether it is a constant."""
-    taken = Taken(suffix="int8", work=work)
+def _int8(copy: ir.Model, largest: Mapping[str, float]) -> dict[tuple[ir.Node, int], np.ndarray | Quantizer]:
+    """What products read in the place of each operand."""
+    found: dict[tuple[ir.Node, int], np.ndarray | Quantizer] = {}
     for node in [one for one in copy.graph if _is_product(one) and _takes(one, largest)]:
         for index, value in _read(node):
             tensor = constant_tensor(value)
             if tensor is not None:
                 how = quantization_of(tensor.numpy(), _INT8, axis=_channel(node, index, value), symmetric=True)
-                taken.constant(node, index, fake_quantize(tensor.numpy(), how))
+                found[node, index] = fake_quantize(tensor.numpy(), how)
             else:
                 size = largest[str(value.name)]
-                taken.activation(node, index, partial(_steps, value, size, work))
-    return taken.finished()
+                scale = float(np.float32(size / _INT8.highest)) if size > 0 else 1.0
+                found[node, index] = Quantizer(scale, (_INT8.lowest, _INT8.highest))
+    return found
 
 
-def _fp8(copy: ir.Model, largest: Mapping[str, float], work: Rewriting) -> dict[str, bool]:
+def _fp8(copy: ir.Model, largest: Mapping[str, float]) -> dict[tuple[ir.Node, int], np.ndarray | Quantizer]:
     """The same, with the products and the scales of `float8`. Sizes that the model leaves open are taken to fit."""
+    found: dict[tuple[ir.Node, int], np.ndarray | Quantizer] = {}
     names = {node: node.name for node in copy.graph}
     for number, node in enumerate(names):
         node.name = f"product {number}"  # unique, for `scalings_of`
     scalings = scalings_of(copy, largest, _shapes(copy))
-    taken = Taken(suffix="fp8", work=work)
     for node in [one for one in names if one.name in scalings]:
         for index, value in _read(node):
             scaling = scalings[str(node.name)][index]
             tensor = constant_tensor(value)
-            if tensor is not None:
-                taken.constant(node, index, dequantized(tensor.numpy(), scaling))
-            else:
-                taken.activation(node, index, partial(scaling_nodes, value, scaling, work))
+            found[node, index] = (
+                Quantizer(float(scaling.scale), None) if tensor is None else dequantized(tensor.numpy(), scaling)
+            )
     for node, name in names.items():
         node.name = name
-    return taken.finished()
+    return found
 
 
 def _read(node: ir.Node) -> Iterator[tuple[int, ir.Value]]:
@@ -184,24 +175,6 @@ def _channel(node: ir.Node, index: int, value: ir.Value) -> int | None:
     if node.op_type == "Gemm" and index == 1:
         return 0 if integer(node, "transB", 0) else 1
     return 1 if node.op_type == "MatMul" and index == 1 and rank == 2 else None
-
-
-def _steps(value: ir.Value, largest: float, work: Rewriting) -> list[ir.Node]:
-    """What the integers stand for, as float32: x / s, to the nearest integer, within the format's, times s."""
-    scale = np.float32(largest / _INT8.highest) if largest > 0 else np.float32(1)
-    numbers = [constant_number(number, work) for number in (float(scale), float(_INT8.lowest), float(_INT8.highest))]
-    nodes: list[ir.Node] = []
-
-    def add(op_type: str, *inputs: ir.Value) -> ir.Value:
-        name = work.names.fresh(str(value.name), op_type.lower() if op_type != "Mul" else "int8")
-        node = ir.Node("", op_type, inputs, num_outputs=1, name=f"parityscope::{name}")
-        node.outputs[0].name, node.outputs[0].type, node.outputs[0].shape = name, value.type, value.shape
-        nodes.append(node)
-        return node.outputs[0]
-
-    levels = add("Clip", add("Round", add("Div", value, numbers[0])), numbers[1], numbers[2])
-    add("Mul", levels, numbers[0])
-    return nodes
 
 
 def _left(model: ir.Model, copy: ir.Model, largest: Mapping[str, float]) -> Iterator[Skip]:

@@ -12,10 +12,11 @@ with a profile of it, or with the `Fusion` of a graph that an engine executed, o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic._graphs import Names, constant_values
+from parityscope.arithmetic._graphs import Names
 from parityscope.arithmetic.detyping import retype
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.formats import FORMATS, Format, format_named
@@ -28,7 +29,7 @@ from parityscope.arithmetic.movement import already_rounded
 from parityscope.arithmetic.opsets import OLDEST, prepared
 from parityscope.arithmetic.primitives import Rewriting
 from parityscope.arithmetic.recurrent import inside, opset_for, registers, take_apart
-from parityscope.arithmetic.sites import not_simulated, uniform, untabled
+from parityscope.arithmetic.sites import Plan, not_simulated, uniform, untabled
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -37,14 +38,33 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from parityscope.arithmetic.fusion import Profile
+    from parityscope.arithmetic.integers import Quantizer
     from parityscope.arithmetic.rounding import Overflow
     from parityscope.records import Skip
 
-__all__ = ["PRECISIONS", "Simulation", "detype", "simulate"]
+__all__ = ["PRECISIONS", "Arrangement", "Simulation", "arrange", "detype", "simulate"]
 
 # Precisions that can be simulated, with the first opset that has what it needs: Clip with inputs (11), Cast to
 # bfloat16 (13) and to float8 (19).
 PRECISIONS = {"tf32": 11, "f16": 7, "bf16": 13, "f8e4m3": 19, "f8e5m2": 19}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Arrangement:
+    """What a precision does to a graph, before any rounding is written into it.
+
+    `model` is a graph of FP32 nodes that nothing was put into, `plan` what is rounded in it, `settled` the values that hold
+    rounded numbers anyway. `overflow` is what becomes of constants beyond range, and of tensors in float8. `quantizers` stand
+    before inputs (node, index) of quantized products. `precision` and `notes` are as in `Simulation`.
+    """
+
+    model: ir.Model
+    precision: str
+    plan: Plan
+    settled: frozenset[ir.Value]
+    overflow: Overflow
+    quantizers: Mapping[tuple[ir.Node, int], Quantizer] = field(default_factory=lambda: MappingProxyType({}))
+    notes: tuple[Skip, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,15 +92,31 @@ def simulate(
     overflow: Overflow = "infinity",
     bounded: bool = True,
     profile: Profile | Fusion | str = "none",
-    compiled: bool = False,
 ) -> Simulation:
-    """The graph of `model` in a uniform precision; `model` itself is only put in topological order.
+    """The graph that computes as `arrange` says; arguments are as there."""
+    return _written(arrange(model, precision, overflow=overflow, bounded=bounded, profile=profile))
+
+
+def detype(model: ir.Model) -> Simulation:
+    """The graph of `model` as its own types say: float16 and bfloat16 values rounded, float32 ones left alone."""
+    return _written(arrange(model, None))
+
+
+def arrange(
+    model: ir.Model,
+    precision: Format | str | None,
+    *,
+    overflow: Overflow = "infinity",
+    bounded: bool = True,
+    profile: Profile | Fusion | str = "none",
+) -> Arrangement:
+    """What is rounded in `model` in a uniform precision; `model` itself is only put in topological order.
 
     Values that are float16 or bfloat16 by their own type stay in that format.
 
     Args:
         model: Any opset from 7; older ones than the precision needs are converted up.
-        precision: One of `PRECISIONS`.
+        precision: One of `PRECISIONS`; None for the model as it is typed.
         overflow: What becomes of weights beyond the format's range: infinity as in IEEE 754, or the largest finite
             number, as TensorRT does. Tensors overflow to infinity as hardware conversions do; in float8 they follow
             this too.
@@ -90,11 +126,12 @@ def simulate(
         profile: Which engine's fusion is simulated: a profile or its name, or the `Fusion` that an engine was seen to
             use (`fusion.following.follow`). "none" rounds behind every operator. TF32 rounds at products alone, where
             fusion changes nothing.
-        compiled: Whether tensors are rounded by an operator that the runtime has to be given (see `Rewriting`).
 
     Raises:
         ParityError: the format cannot be simulated, there is no such profile, or the opset cannot be converted up.
     """
+    if precision is None:
+        return _uniform(model, None, "infinity", bounded=bounded)
     number_format = format_named(precision) if isinstance(precision, str) else precision
     if number_format.name not in PRECISIONS:
         raise ParityError(
@@ -104,21 +141,16 @@ def simulate(
     rounded = number_format if bounded or number_format.name != "f16" else format_named("tf32")
     fusion = _fusion(model, number_format.name, profile)
     if fusion is None or number_format.name == "tf32":
-        return _simulated(
-            model, rounded, overflow, stored=rounded is not number_format, bounded=bounded, compiled=compiled
-        )
+        return _uniform(model, rounded, overflow, stored=rounded is not number_format, bounded=bounded)
     formats = {**FORMATS, number_format.name: rounded}
-    return _fused(model, fusion, rounded, formats, overflow, bounded=bounded, compiled=compiled)
-
-
-def detype(model: ir.Model, *, compiled: bool = False) -> Simulation:
-    """The graph of `model` as its own types say: float16 and bfloat16 values rounded, float32 ones left alone."""
-    return _simulated(model, None, "infinity", compiled=compiled)
+    return _fused(model, fusion, rounded, formats, overflow, bounded=bounded)
 
 
 def _fusion(model: ir.Model, precision: str, profile: Profile | Fusion | str) -> Fusion | None:
     if isinstance(profile, Fusion):
         return profile
+    if profile == "none":
+        return None
     engine = profile_named(profile) if isinstance(profile, str) else profile
     # Engines match the graph as it was exported: a conversion between opsets takes operators apart.
     return engine.predict(with_moved_constants(prepared(model, OLDEST)), precision)
@@ -132,8 +164,7 @@ def _fused(
     overflow: Overflow,
     *,
     bounded: bool,
-    compiled: bool,
-) -> Simulation:
+) -> Arrangement:
     rounds = fusion.recurrence
     oldest = PRECISIONS[number_format.name]
     copy = with_moved_constants(prepared(model, opset_for(model, oldest) if rounds else oldest))
@@ -150,27 +181,24 @@ def _fused(
     # What reads a register holds unrounded numbers, even if it only moves them.
     reads = {node for node, _ in plan.inner}
     settled |= frozenset(value for value in already_rounded(copy, plan) if value.producer() not in reads)
-    work = _rewriting(copy, names, fusion.overflow or overflow, compiled=compiled)
-    inserted = insert(plan, settled, work)
-    return Simulation(
+    return Arrangement(
         model=copy,
         precision=number_format.name,
-        tensors=inserted.tensors,
-        weights=inserted.weights,
-        operands=inserted.operands,
+        plan=plan,
+        settled=settled,
+        overflow=fusion.overflow or overflow,
         notes=tuple(notes),
     )
 
 
-def _simulated(
+def _uniform(
     model: ir.Model,
     number_format: Format | None,
     overflow: Overflow,
     *,
     stored: bool = False,
     bounded: bool = True,
-    compiled: bool = False,
-) -> Simulation:
+) -> Arrangement:
     copy = prepared(model, opset_for(model, PRECISIONS[number_format.name] if number_format else OLDEST))
     infer_types(copy)
     names = Names(copy)
@@ -183,14 +211,27 @@ def _simulated(
     settled |= already_rounded(copy, plan)
     if overflow == "infinity":  # what is rounded in a run is not saturated
         plan, settled = untabled(copy, plan, settled)
-    inserted = insert(plan, settled, _rewriting(copy, names, overflow, compiled=compiled))
-    return Simulation(
+    return Arrangement(
         model=copy,
         precision=number_format.name if number_format else "",
+        plan=plan,
+        settled=settled,
+        overflow=overflow,
+        notes=tuple(notes),
+    )
+
+
+def _written(found: Arrangement) -> Simulation:
+    """The arrangement with its roundings in the graph."""
+    work = Rewriting(model=found.model, names=Names(found.model), overflow=found.overflow)
+    inserted = insert(found.plan, found.settled, work)
+    return Simulation(
+        model=found.model,
+        precision=found.precision,
         tensors=inserted.tensors,
         weights=inserted.weights,
         operands=inserted.operands,
-        notes=tuple(notes),
+        notes=found.notes,
     )
 
 
@@ -202,8 +243,3 @@ def _retyped(
     if not bounded:
         typed = {value: format_named("tf32") if held.name == "f16" else held for value, held in typed.items()}
     return typed, settled, kept
-
-
-def _rewriting(copy: ir.Model, names: Names, overflow: Overflow, *, compiled: bool) -> Rewriting:
-    static = constant_values(copy) if compiled else frozenset()
-    return Rewriting(model=copy, names=names, overflow=overflow, compiled=compiled, static=static)

@@ -1,211 +1,271 @@
-"""The expected squared error of one node's FP32 evaluation, elementwise, as a part of the graph: `error_model` in ONNX.
+"""The expected squared error of one node's FP32 evaluation, elementwise: `error_model` for the operators of ONNX.
 
-In: a node and its output y. Out: a value of y's shape (or one that broadcasts to it), in units of (0.4247 u)² times a
-scale that the caller gives. With n terms in a sum and q the sum of their squares (the same node on squared inputs):
+In: a node, what it read and what it gave. Out: a float64 array of the result's shape (or one that broadcasts to it), in units of
+(0.4247 u)². With n terms in a sum and q the sum of their squares (the same node on squared inputs):
 
 * Conv, ConvTranspose, Gemm, MatMul, Einsum, ReduceSum:  (n + 1) (2 y² + q) / 6. A bias is added to the accumulator.
 * added to those of reductions, y² (m n)² / 9 for the share m of elements that repeat their neighbour (`repeated`)
 * ReduceMean, AveragePool, GlobalAveragePool, with m the mean of the squares:  y² ((n + 1) / 3 + 1) + m (n + 1) / (6 n)
 * ReduceSumSquare, ReduceL1 (sums of positive terms):  y² (n + 1) / 3;  ReduceL2 (half the relative error, one
   rounding more):  y² ((n + 1) / 12 + 1)
-* normalizations, Softmax and LogSoftmax: `_normalizations`
+* LayerNormalization over n numbers of mean μ and variance v, added in L lanes (`error_model.lanes_chain` for n >> L, which
+  is n / (3 L²) + (L + 1) / 3 for s² and n / (2 L) + (L + 4) / 6 for q):
+  y² (3 + n / (12 L²) + (L + 1) / 12) + scale² E / v, where E is the expected squared error of μ
+* InstanceNormalization and GroupNormalization: the same over what is behind the channel or in the group, of whose scales
+  the mean square is taken. The standard defines the latter's variance as m - μ², with m the mean of the squares, and ONNX
+  Runtime computes it so: 5 m² (n / (3 L²) + (L + 1) / 3 + 1) more on v, and y² / (4 v²) times that on the result
+* RMSNormalization, which subtracts nothing:  y² (2 + n / (12 L²) + (L + 1) / 12)
+* BatchNormalization as engines fold it, y = A x + B, with A, m A and B rounded:  2 (A x)² + (m A)² + B² + y²
+* Softmax:  y² (ln² y + (2·3)² + n / (3 L²) + (L + 1) / 3 + 1): the difference to the maximum, at most |ln y|, is
+  rounded before exp, n positive terms are added in lanes, the quotient is rounded; LogSoftmax:  2 y² and the rest
 * everything elementwise:  (2 B)² y² for a function that is right to B units in the last place (`ulps`)
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
-import onnx_ir as ir
+import numpy as np
 
-from parityscope.arithmetic._attributes import integer, integers, required, text
-from parityscope.arithmetic._normalizations import (
-    batch_normalization,
-    group_normalization,
-    instance_normalization,
-    layer_normalization,
-    rms_normalization,
-    softmax,
-)
-from parityscope.arithmetic.ulps import EXACT, ulps_of
+from parityscope.arithmetic._attributes import integer, integers, number, text
+from parityscope.arithmetic.error_model import chain, repeated
+from parityscope.arithmetic.standard import DEFAULT_EPSILON
+from parityscope.arithmetic.ulps import EXACT, ULPS, ulps_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    import onnx_ir as ir
 
-    from parityscope.arithmetic._expressions import Expressions
+__all__ = ["SUMMED", "Again", "variance"]
 
-    Rule = Callable[[Expressions, ir.Node, float], ir.Value]
+# The same operator on other inputs (None where one is left out); a Gemm's alpha is squared.
+Again = Callable[[Sequence[np.ndarray | None]], np.ndarray]
+_Rule = Callable[["ir.Node", Sequence[np.ndarray], np.ndarray, Again], np.ndarray]
 
-__all__ = ["variance"]
+_EXP_ULPS = ULPS["Exp"]
+# Accumulators of sums along an axis inside one operator: the numbers in a vector register that every x86-64 and ARM64 CPU
+# has. Engines use that many or more (16 with AVX-512, 32 on GPUs).
+_LANES = 4
+# One part of m and four of μ², whose square has twice its relative error; half of it is left in 1 / √v.
+_OF_DIFFERENCE = 5.0 / 4.0
+_TINY = 2.0**-126  # keeps the logarithm of a probability that underflowed finite; its square is multiplied by 0
 
 
-def variance(work: Expressions, node: ir.Node, scale: float) -> ir.Value | None:
-    """The expected squared error of each element of the node's first output, in units of (0.4247 u)² · `scale`.
+def variance(node: ir.Node, inputs: Sequence[np.ndarray | None], result: np.ndarray, again: Again) -> np.ndarray | None:
+    """The expected squared error of each element of the node's first output, in units of (0.4247 u)².
 
-    None for operators that make none.
+    Args:
+        node: Says the operator and its attributes.
+        inputs: What it read.
+        result: Its first output.
+        again: The same operator on squared inputs.
+
+    Returns:
+        float64, of the shape of `result` or one that broadcasts to it; None for operators that make no error.
     """
     if node.op_type in EXACT:
         return None
     rule = _RULES.get(node.op_type)
-    return rule(work, node, scale) if rule else _elementwise(work, node, scale)
+    if rule is None:
+        ulps = ulps_of(node)
+        return None if ulps is None else _square(result) * (2.0 * ulps) ** 2
+    return rule(node, [np.zeros(0) if array is None else array for array in inputs], result, again)
 
 
-def _elementwise(work: Expressions, node: ir.Node, scale: float) -> ir.Value | None:
-    ulps = ulps_of(node)
-    if ulps is None:
-        return None
-    return work.scaled(work.square(node.outputs[0]), (2.0 * ulps) ** 2 * scale)
+def _square(array: np.ndarray) -> np.ndarray:
+    found: np.ndarray = np.square(array, dtype=np.float64)
+    return found
 
 
-def _conv(work: Expressions, node: ir.Node, scale: float) -> ir.Value:
-    return _product(work, node, work.elements_for_each(required(node, 1), 0), scale)
+def _squared(array: np.ndarray) -> np.ndarray:
+    """The squares in the array's own type, as a runtime takes them."""
+    with np.errstate(over="ignore"):
+        found: np.ndarray = np.square(array)
+    return found
 
 
-def _conv_transpose(work: Expressions, node: ir.Node, scale: float) -> ir.Value:
-    taps = work.elements_for_each(required(node, 1), 1)
+def _product(terms: float, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
+    squares = again([_squared(array) for array in inputs])
+    return chain(_square(result), squares, terms)
+
+
+def _conv(_: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
+    weights = inputs[1]
+    return _product(weights.size / max(1, weights.shape[0]), inputs[:2], result, again)
+
+
+def _conv_transpose(node: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
+    weights = inputs[1]
     # Groups share the input's channels; with a stride, so many elements share the taps of one input element.
     shared = prod(integers(node, "strides", ())) * integer(node, "group", 1)
-    return _product(work, node, work.linear(taps, 1.0 / shared, 0.0), scale)
+    return _product(weights.size / max(1, weights.shape[1]) / shared, inputs[:2], result, again)
 
 
-def _matmul(work: Expressions, node: ir.Node, scale: float) -> ir.Value:
-    return _product(work, node, work.extent(required(node, 0), (-1,)), scale)
+def _matmul(_: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
+    return _product(inputs[0].shape[-1], inputs[:2], result, again)
 
 
-def _gemm(work: Expressions, node: ir.Node, scale: float) -> ir.Value:
+def _gemm(node: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
     axis = 0 if integer(node, "transA", 0) else 1
-    return _product(work, node, work.extent(required(node, 0), (axis,)), scale)
+    return _product(inputs[0].shape[axis], inputs[:2], result, again)
 
 
-def _einsum(work: Expressions, node: ir.Node, scale: float) -> ir.Value:
-    inputs, arrow, result = text(node, "equation", "").replace(" ", "").partition("->")
-    labels = inputs.split(",")
+def _einsum(node: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
+    operands, arrow, given = text(node, "equation", "").replace(" ", "").partition("->")
+    labels = operands.split(",")
     if not arrow:  # what occurs once is kept
-        joined = inputs.replace(",", "").replace(".", "")
-        result = "".join(label for label in joined if joined.count(label) == 1)
-    terms: float | ir.Value = 1.0
-    seen = set(result)
-    for position, axes in enumerate(labels):
+        joined = operands.replace(",", "").replace(".", "")
+        given = "".join(label for label in joined if joined.count(label) == 1)
+    terms, seen = 1.0, set(given)
+    for axes, array in zip(labels, inputs, strict=False):
         head, dots, _ = axes.partition("...")
-        for index, label in enumerate(axes.replace(".", "")):
-            if label in seen:
-                continue
-            seen.add(label)
-            axis = index if not dots or index < len(head) else index - len(axes.replace(".", ""))
-            extent = work.extent(required(node, position), (axis,))
-            terms = (
-                terms * extent
-                if isinstance(terms, float) and isinstance(extent, float)
-                else _times(work, terms, extent)
-            )
-    return _product(work, node, terms, scale, operands=len(labels))
+        plain = axes.replace(".", "")
+        for index, label in enumerate(plain):
+            if label not in seen:
+                seen.add(label)
+                terms *= array.shape[index if not dots or index < len(head) else index - len(plain)]
+    return _product(terms, inputs[: len(labels)], result, again)
 
 
-def _product(work: Expressions, node: ir.Node, terms: float | ir.Value, scale: float, *, operands: int = 2) -> ir.Value:
-    """(n + 1) (2 y² + q) / 6; the factor goes into the smallest operand, the second one."""
-    factor = work.linear(terms, scale / 6.0, scale / 6.0)
-    squares = [work.square(required(node, index)) for index in range(operands)]
-    last = min(1, operands - 1)
-    squares[last] = work.scaled(squares[last], factor)
-    terms_squared = work.op(node.op_type, squares, _squared_attributes(node))
-    twice = work.linear(factor, 2.0, 0.0) if isinstance(factor, float) else work.scaled(factor, 2.0)
-    part = work.scaled(node.outputs[0], work.root(twice))
-    return work.op("Add", [work.op("Mul", [part, part]), terms_squared])
+def _reduce_sum(_: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
+    data, *rest = inputs
+    terms = _ratio(data, result)
+    squares = again([_squared(data), *(each if each.size else None for each in rest)])
+    return np.asarray(chain(_square(result), squares, terms) + repeated(_square(result), _repeats(data) * terms))
 
 
-def _reduce_sum(work: Expressions, node: ir.Node, scale: float) -> ir.Value:
-    data, result = required(node, 0), node.outputs[0]
-    terms = work.ratio_of_sizes(data, result)
-    squares = work.op(node.op_type, [work.square(data), *node.inputs[1:]], _attributes(node))
-    both = work.op("Add", [work.scaled(work.square(result), 2.0), squares])
-    random = work.scaled(both, work.linear(terms, scale / 6.0, scale / 6.0))
-    return work.op("Add", [random, work.op("Mul", [work.square(result), _repeated(work, data, terms, scale)])])
-
-
-def _mean(work: Expressions, node: ir.Node, scale: float) -> ir.Value:
-    data, result = required(node, 0), node.outputs[0]
+def _mean(node: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
+    data, *rest = inputs
     kernel = integers(node, "kernel_shape", ())
-    terms = float(prod(kernel)) if kernel else work.ratio_of_sizes(data, result)
-    squares = work.op(node.op_type, [work.square(data), *node.inputs[1:]], _attributes(node))
-    random = _of_mean(work, work.square(result), squares, terms, scale)
-    return work.op("Add", [random, work.op("Mul", [work.square(result), _repeated(work, data, terms, scale)])])
+    terms = float(prod(kernel)) if kernel else _ratio(data, result)
+    means = again([_squared(data), *(each if each.size else None for each in rest)]).astype(np.float64)
+    squares = _square(result)
+    random = squares * ((terms + 1.0) / 3.0 + 1.0) + means * (terms + 1.0) / (6.0 * terms)
+    return np.asarray(random + repeated(squares, _repeats(data) * terms))
 
 
-def _repeated(work: Expressions, data: ir.Value, terms: float | ir.Value, scale: float) -> ir.Value:
-    """(m n)² / 9 for the share m of elements that are not zero and equal their neighbour on the last axis."""
-    flag, whole = ir.DataType.BOOL, ir.DataType.INT64
-    last, far = work.integers([-1]), work.integers([2**62])
-    ahead = work.op("Slice", [data, work.integers([1]), far, last])
-    behind = work.op("Slice", [data, work.integers([0]), last, last])
-    same = work.op("Equal", [ahead, behind], dtype=flag)
-    present = work.op("Cast", [ahead], [ir.AttrInt64("to", int(flag))], dtype=flag)
-    counted = work.op(
-        "Cast", [work.op("And", [same, present], dtype=flag)], [ir.AttrInt64("to", int(ir.DataType.FLOAT))]
-    )
-    total = work.op("ReduceSum", [counted], [ir.AttrInt64("keepdims", 0)])
-    count = work.op("Size", [data], dtype=whole)
-    share = work.op("Div", [total, work.op("Cast", [count], [ir.AttrInt64("to", int(ir.DataType.FLOAT))])])
-    repeats = work.scaled(share, terms)
-    return work.scaled(work.op("Mul", [repeats, repeats]), scale / 9.0)
+def _repeats(data: np.ndarray) -> float:
+    """The share of elements that are not zero and equal their neighbour on the last axis."""
+    if not data.size or not data.ndim:
+        return 0.0
+    ahead, behind = data[..., 1:], data[..., :-1]
+    return float(np.count_nonzero((ahead == behind) & (ahead != 0))) / data.size
 
 
-def _of_mean(
-    work: Expressions, mean_squared: ir.Value, mean_of_squares: ir.Value, terms: float | ir.Value, scale: float
-) -> ir.Value:
-    """y² ((n + 1) / 3 + 1) + m (n + 1) / (6 n)."""
-    first = work.scaled(mean_squared, work.linear(terms, scale / 3.0, scale * 4.0 / 3.0))
-    inverse = 1.0 / terms if isinstance(terms, float) else work.op("Reciprocal", [terms])
-    return work.op("Add", [first, work.scaled(mean_of_squares, work.linear(inverse, scale / 6.0, scale / 6.0))])
+def _ratio(data: np.ndarray, result: np.ndarray) -> float:
+    return data.size / max(1, result.size)
 
 
-def _positive_sum(work: Expressions, node: ir.Node, scale: float) -> ir.Value:
-    result = node.outputs[0]
-    terms = work.ratio_of_sizes(required(node, 0), result)
-    return work.scaled(work.square(result), work.linear(terms, scale / 3.0, scale / 3.0))
+def _positive_sum(_: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, _again: Again) -> np.ndarray:
+    return _square(result) * ((_ratio(inputs[0], result) + 1.0) / 3.0)
 
 
-def _norm(work: Expressions, node: ir.Node, scale: float) -> ir.Value:
-    result = node.outputs[0]
-    terms = work.ratio_of_sizes(required(node, 0), result)
-    return work.scaled(work.square(result), work.linear(terms, scale / 12.0, scale * 13.0 / 12.0))
+def _norm(_: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, _again: Again) -> np.ndarray:
+    return _square(result) * ((_ratio(inputs[0], result) + 1.0) / 12.0 + 1.0)
 
 
-def _times(work: Expressions, left: float | ir.Value, right: float | ir.Value) -> ir.Value:
-    operands = [work.number(each) if isinstance(each, float) else each for each in (left, right)]
-    return work.op("Mul", operands)
+def _layer_normalization(node: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, _: Again) -> np.ndarray:
+    data, weight = inputs[:2]
+    own, shift = _centred(node, data, result, _normalized_axes(node, data))
+    return np.asarray(own + _square(weight) * shift)
 
 
-def _attributes(node: ir.Node) -> list[ir.Attr]:
-    return list(node.attributes.values())
+def _instance_normalization(node: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, _: Again) -> np.ndarray:
+    data, weight = inputs[:2]
+    return _by_rows(node, data, result, data.shape[:2], _square(weight).reshape(1, -1, 1))
 
 
-def _squared_attributes(node: ir.Node) -> list[ir.Attr]:
-    """The attributes of a product on squared inputs: Gemm's factor is squared too."""
-    return [
-        ir.AttrFloat32("alpha", each.as_float() ** 2) if node.op_type == "Gemm" and each.name == "alpha" else each
-        for each in node.attributes.values()
-    ]
+def _group_normalization(node: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, _: Again) -> np.ndarray:
+    data, weight = inputs[:2]
+    groups = integer(node, "num_groups", 1)
+    # One scale a group up to opset 20, one a channel since.
+    mean = _square(weight).reshape(groups, -1).mean(axis=-1)
+    return _by_rows(node, data, result, (data.shape[0], groups), mean.reshape(1, groups, 1))
 
 
-_RULES: Mapping[str, Rule] = {
+def _rms_normalization(node: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, _: Again) -> np.ndarray:
+    data = inputs[0]
+    terms = prod(data.shape[axis] for axis in _normalized_axes(node, data))
+    return _square(result) * _spread_factor(terms, 2.0)
+
+
+def _normalized_axes(node: ir.Node, data: np.ndarray) -> tuple[int, ...]:
+    axis = integer(node, "axis", -1)
+    return tuple(range(axis % data.ndim, data.ndim))
+
+
+def _by_rows(
+    node: ir.Node, data: np.ndarray, result: np.ndarray, rows: tuple[int, ...], weights: np.ndarray
+) -> np.ndarray:
+    """The error where the data, reshaped to `rows`, are normalized along a last axis; `weights` are squared scales."""
+    own, shift = _centred(node, data.reshape(*rows, -1), result.reshape(*rows, -1), (2,))
+    return np.asarray(own + weights * shift).reshape(result.shape)
+
+
+def _centred(
+    node: ir.Node, data: np.ndarray, result: np.ndarray, axes: tuple[int, ...]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of data and result normalized along `axes`: the error of the result's own roundings, and E / v."""
+    terms = prod(data.shape[axis] for axis in axes)
+    wide = data.astype(np.float64)
+    squares_of_mean = np.square(wide.mean(axis=axes, keepdims=True))
+    mean_of_squares = np.square(wide).mean(axis=axes, keepdims=True)
+    spread = np.maximum(mean_of_squares - squares_of_mean, 0.0) + number(node, "epsilon", DEFAULT_EPSILON)
+    first = terms / (3.0 * _LANES**2) + (_LANES + 1.0) / 3.0 + 1.0
+    second = (_LANES + 4.0) / 6.0 / terms + 1.0 / (2.0 * _LANES)
+    error = squares_of_mean * first + mean_of_squares * second
+    own = _square(result) * _spread_factor(terms, 3.0)
+    if node.op_type == "GroupNormalization":
+        own = own + _square(result) * np.square(mean_of_squares / spread) * first * _OF_DIFFERENCE
+    return own, error / spread
+
+
+def _spread_factor(terms: float, roundings: float) -> float:
+    return terms / (12.0 * _LANES**2) + roundings + (_LANES + 1.0) / 12.0
+
+
+def _batch_normalization(node: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, _: Again) -> np.ndarray:
+    data, gain, bias, mean, spread = inputs[:5]
+    across = (1, -1, *(1,) * (data.ndim - 2))  # channels lie on axis 1
+    slope = gain.astype(np.float64) / np.sqrt(spread + np.float64(number(node, "epsilon", DEFAULT_EPSILON)))
+    shift = mean * slope
+    constant = np.square(shift) + np.square(bias - shift)
+    if data.ndim > 1:
+        slope, constant = slope.reshape(across), constant.reshape(across)
+    return np.asarray(2.0 * _square(data * slope) + constant + _square(result))
+
+
+def _softmax(node: ir.Node, _inputs: Sequence[np.ndarray], result: np.ndarray, _: Again) -> np.ndarray:
+    terms = result.shape[integer(node, "axis", -1)] if result.ndim else 1
+    sums = terms / (3.0 * _LANES**2) + (2.0 * _EXP_ULPS) ** 2 + (_LANES + 1.0) / 3.0 + 1.0
+    squares = _square(result)
+    if node.op_type == "LogSoftmax":  # ln y: relative errors become absolute, and y itself is rounded
+        return squares * 2.0 + sums
+    with np.errstate(invalid="ignore"):
+        logarithm = np.log(np.maximum(result, _TINY, dtype=np.float64))
+    return np.asarray(squares * (np.square(logarithm) + sums))
+
+
+_RULES: Mapping[str, _Rule] = {
     "AveragePool": _mean,
-    "BatchNormalization": batch_normalization,
+    "BatchNormalization": _batch_normalization,
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
     "Einsum": _einsum,
     "Gemm": _gemm,
     "GlobalAveragePool": _mean,
-    "GroupNormalization": group_normalization,
-    "InstanceNormalization": instance_normalization,
-    "LayerNormalization": layer_normalization,
-    "LogSoftmax": softmax,
+    "GroupNormalization": _group_normalization,
+    "InstanceNormalization": _instance_normalization,
+    "LayerNormalization": _layer_normalization,
+    "LogSoftmax": _softmax,
     "MatMul": _matmul,
     "ReduceL1": _positive_sum,
     "ReduceL2": _norm,
     "ReduceMean": _mean,
     "ReduceSum": _reduce_sum,
     "ReduceSumSquare": _positive_sum,
-    "RMSNormalization": rms_normalization,
-    "Softmax": softmax,
+    "RMSNormalization": _rms_normalization,
+    "Softmax": _softmax,
 }
+SUMMED = frozenset(_RULES)

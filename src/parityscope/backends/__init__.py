@@ -8,6 +8,7 @@ spilling to disk and timing (`recording`).
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -30,6 +31,8 @@ __all__ = ["Backend", "Capture", "Probe", "Session", "backend", "backends", "pro
 # ONNX Runtime 1.31 writes a session file for its telemetry when it is imported. What is examined here is nobody else's business;
 # whoever wants it sets the variable to 0.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+# OpenVINO tells its maker of every import, by a package that has no such variable; where that is missing it tells nobody.
+sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type] # None: not to be imported
 
 
 _PACKAGES = {"ort": "onnxruntime", "sim": "onnxruntime", "triton": "tritonclient", "trt": "tensorrt"}
@@ -82,6 +85,11 @@ class Backend:
     unless the target says `isolate=off`, `builds_for_shapes` that it wants the samples' shapes beforehand. `open` may
     assume that `probe` found no problem and that the target's options and precision are among those listed; it raises
     ParityError for a model that the runtime refuses.
+
+    A study that somebody sent names targets too. `plain` are the options that it may set, since their values are mere words,
+    and `files` those that name files which are read as data: these are read if they are the study's. Every other
+    option names code, a file that is written, or another machine, and whoever repeats an experiment names it again. With
+    None for `plain` (the default) that goes for the whole backend.
     """
 
     name: str
@@ -93,6 +101,8 @@ class Backend:
     open: Callable[[Model, Target, Capture], AbstractContextManager[Session]]
     isolated: bool = False
     builds_for_shapes: bool = False
+    plain: frozenset[str] | None = None
+    files: frozenset[str] = frozenset()
 
 
 def backends() -> dict[str, Backend]:

@@ -11,20 +11,19 @@ import contextlib
 import json
 import os
 import select
-import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from parityscope.backends import Capture, Session
-from parityscope.backends._process import IN_CHILD, last_words, signal_name
+from parityscope.backends._process import IN_CHILD, guarded, last_words, signal_name
 from parityscope.backends.targets import format_target
 from parityscope.errors import ParityError
+from parityscope.private_folders import scratch_folder
 from parityscope.records import ExecutedGraph, ExecutedLayer, Skip
 from parityscope.trace import read_safetensors, write_safetensors
 
@@ -48,15 +47,14 @@ def open_in_child(model: Model, target: Target, capture: Capture, timeout: float
     Raises:
         ParityError: what the backend raised, or that its process died or took too long.
     """
-    with tempfile.TemporaryDirectory(prefix="parityscope-child-") as scratch:
+    with scratch_folder("child") as scratch:
         job: dict[str, Any] = {
             "model": str(model.path),
             "target": format_target(target),
             "tensors": list(capture.tensors),
         }
         job["shapes"] = [{name: list(shape) for name, shape in shapes.items()} for shapes in capture.shapes]
-        child = _Child(Path(scratch), job, format_target(target))
-        try:
+        with contextlib.closing(_Child(Path(scratch), job, format_target(target))) as child:
             opened = child.ask({"do": "open"}, max(timeout, _START_LIMIT_S), "loading the model")
 
             def run(sample: Sample) -> Mapping[str, np.ndarray]:
@@ -79,8 +77,6 @@ def open_in_child(model: Model, target: Target, capture: Capture, timeout: float
                 absent=tuple(Skip(**skip) for skip in opened["absent"]),
                 environment=opened["environment"],
             )
-        finally:
-            child.close()
 
 
 class _Child:
@@ -89,19 +85,21 @@ class _Child:
     def __init__(self, scratch: Path, job: Mapping[str, Any], title: str) -> None:
         self._title = title
         (scratch / "job.json").write_text(json.dumps(job), encoding="utf-8")
-        self._log: IO[bytes] = (scratch / "log").open("w+b")
         requests_read, requests_write = os.pipe()
         answers_read, answers_write = os.pipe()
         # -P and our own search path: what lies in the working directory is data, and must not be imported.
         words = [sys.executable, "-P", "-m", "parityscope.backends._worker", str(scratch)]
-        self._process = subprocess.Popen(
-            [*words, str(requests_read), str(answers_write)],
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=self._log,
-            pass_fds=(requests_read, answers_write),
-            start_new_session=True,
-            env={**os.environ, IN_CHILD: "1", "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        self._open = contextlib.ExitStack()
+        self._guard = self._open.enter_context(
+            guarded(
+                [*words, str(requests_read), str(answers_write)],
+                passed=(requests_read, answers_write),
+                environment={
+                    **os.environ,
+                    IN_CHILD: "1",
+                    "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+                },
+            )
         )
         os.close(requests_read)
         os.close(answers_write)
@@ -117,9 +115,10 @@ class _Child:
             raise self._died(doing) from None
         line = self._line(timeout)
         if line is None:
+            self._guard.end()
             raise ParityError(
                 f"{self._title} took longer than {timeout:g} s on {doing}",
-                where=last_words(self._log),
+                where=last_words(self._guard.log),
                 fix="raise the limit (timeout=SECONDS in the target), or find out where it hangs",
             )
         if not line:
@@ -133,10 +132,7 @@ class _Child:
         with contextlib.suppress(BrokenPipeError):
             self._requests.close()
         os.close(self._answers)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        self._log.close()
+        self._open.close()
 
     def _line(self, timeout: float) -> bytes | None:
         """The next answer; None when the time is over, nothing when the child is gone, also in mid-sentence."""
@@ -156,7 +152,7 @@ class _Child:
 
     def _died(self, doing: str) -> ParityError:
         try:
-            status = self._process.wait(_END_LIMIT_S)
+            status = self._guard.process.wait(_END_LIMIT_S)
         except subprocess.TimeoutExpired:
             how = "stopped answering"
         else:
@@ -164,7 +160,7 @@ class _Child:
         fix = "the runtime itself crashed: try another version of it, fewer threads, or a smaller batch"
         if how.endswith("SIGKILL"):
             fix = "out of memory kills with SIGKILL: free some, take a smaller batch, or lower --memory"
-        return ParityError(f"{self._title} {how} on {doing}", where=last_words(self._log), fix=fix)
+        return ParityError(f"{self._title} {how} on {doing}", where=last_words(self._guard.log), fix=fix)
 
 
 def _graph(plain: Mapping[str, Any]) -> ExecutedGraph:

@@ -7,7 +7,6 @@ system than Linux, no driver) it is left out.
 from __future__ import annotations
 
 import functools
-import json
 import os
 import platform
 import re
@@ -15,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends._elf import needed
-from parityscope.case.formats import UNREADABLE, unreadable
 from parityscope.environment import facts_of
 from parityscope.errors import ParityError
+from parityscope.plain_documents import read_json_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,6 +63,7 @@ _LIBRARIES = {
 }
 _VERSIONED = re.compile(r"/(lib[\w+-]+?)\.so((?:\.\d+)+)$")
 _UNSET = "not set"
+_NBYTES = 256 << 20  # of a file with facts (chosen), which may be a whole study
 
 
 def machine_facts() -> dict[str, str]:
@@ -126,17 +126,15 @@ def recorded_facts(path: Path) -> dict[str, str]:
     Raises:
         ParityError: the file cannot be read or holds no facts.
     """
+    document = read_json_file(path, "the environment", limit=_NBYTES)
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except UNREADABLE as error:
-        raise unreadable(path, error) from error
-    if not isinstance(document, dict):
+        return facts_of(document)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise ParityError(
             "this tells nothing of an environment",
             where=str(path),
             fix=f"write it on the other machine: parityscope doctor --format json > {path.name}",
-        )
-    return facts_of(document)
+        ) from error
 
 
 def _linked(path: str) -> Mapping[str, str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.case.declaring import external_files, read_message
 from parityscope.case.extending import with_outputs
+from parityscope.case.intake import external_files, read_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,9 +28,7 @@ def marked_copy(model: Model, tensors: Sequence[str], folder: Path) -> Path:
     path = folder / model.path.name
     path.write_bytes(with_outputs(model.path, wanted))
     home = model.path.parent
-    for file in external_files(read_message(model.path), home):
-        if not file.is_relative_to(home) or ".." in file.relative_to(home).parts:
-            continue  # ONNX allows no such place, and a runtime refuses it
+    for file in external_files(read_message(model.path), model.path):
         link = folder / file.relative_to(home)
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(file.resolve())

@@ -12,16 +12,14 @@ itself (a simulation's rounded ones) go into its bytes, or, where that would be 
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from parityscope.arithmetic.domain import DOMAIN
-from parityscope.backends import _operators
-from parityscope.backends._libraries import libraries
 from parityscope.backends._ort_running import started, to_runtime
+from parityscope.custom_operators import libraries
 from parityscope.errors import ParityError
+from parityscope.evaluation.machine import share_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -79,7 +77,6 @@ def open_session(
         mark_outputs(model, outputs)
     with _detached(model) as weights:
         data = ir.to_proto(model).SerializeToString()
-    own = _operators.library() if DOMAIN in model.opset_imports else ""
     return open_bytes(
         data,
         outputs=[str(value.name) for value in model.graph.outputs],
@@ -89,7 +86,6 @@ def open_session(
         folder=folder,
         custom_ops=custom_ops,
         weights=weights,
-        own=own,
     )
 
 
@@ -105,13 +101,11 @@ def open_bytes(
     bound: str = "",
     deterministic: bool = False,
     weights: Mapping[str, np.ndarray] = MappingProxyType({}),
-    own: str = "",
 ) -> Run:
     """A session of a serialized model; arguments as for `open_session`.
 
-    `weights` take the place of initializers that the model declares as external data; `own` is the library of our own
-    operators (`_operators`) if the graph uses them. `bound` is the device ("cuda:0") that tensors are bound to before the
-    run, "" for none; `deterministic` asks for kernels that give the same sums each time.
+    `weights` take the place of initializers that the model declares as external data; `bound` is the device ("cuda:0") that
+    tensors are bound to before the run, "" for none; `deterministic` asks for kernels that give the same sums each time.
 
     Raises:
         ParityError: the runtime refuses the graph.
@@ -123,8 +117,6 @@ def open_bytes(
         )
     options = _options(optimization, threads, custom_ops)
     options.use_deterministic_compute = deterministic
-    if own:
-        options.register_custom_ops_library(own)
     if folder is not None:
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
     kept = {name: to_runtime(array, "") for name, array in weights.items()}
@@ -156,7 +148,7 @@ def _options(optimization: str, threads: int, custom_ops: str) -> Any:
     options = ort.SessionOptions()
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, OPTIMIZATION_LEVELS[optimization])
     options.log_severity_level = SILENT
-    _share_arena()
+    share_memory()
     options.add_session_config_entry("session.use_env_allocators", "1")
     # Threads that wait busily for more work take the cores from the next session: with two sessions in turn on two cores, a
     # run of the PP-OCRv4 detector took 0.094 s with spinning and 0.042 s without, and as long alone (measured).
@@ -216,18 +208,3 @@ def _detached(model: ir.Model) -> Iterator[dict[str, np.ndarray]]:
     finally:
         for value, tensor in large:
             value.const_value = tensor
-
-
-@functools.cache
-def _share_arena() -> None:
-    """Gives all CPU sessions of the process one arena, so that a chunk's session writes where the last one wrote.
-
-    Fresh memory is mapped page by page at the first touch: a run that returns a quarter of the tensors of the PP-OCRv4
-    detector takes 0.055 s into fresh memory and 0.024 s into used memory (measured).
-    """
-    import onnxruntime as ort
-
-    memory = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
-    # No limit, growth by powers of two (fewer and larger regions can be joined again), the runtime's own chunk sizes.
-    growth = {"max_mem": 0, "arena_extend_strategy": 0, "initial_chunk_size_bytes": -1, "max_dead_bytes_per_chunk": -1}
-    ort.create_and_register_allocator(memory, ort.OrtArenaCfg(growth))

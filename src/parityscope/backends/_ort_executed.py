@@ -13,17 +13,17 @@ ONNX Runtime 1.24 and newer), by the node's name; nodes without a name are known
 
 from __future__ import annotations
 
-import tempfile
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parityscope.arithmetic.element_types import infer_types
-from parityscope.backends._libraries import libraries
 from parityscope.backends._onnxruntime import OPTIMIZATION_LEVELS, SILENT
-from parityscope.case.graph import region, sites
+from parityscope.case.graph import Regions, sites
 from parityscope.case.model import read_graph
+from parityscope.custom_operators import libraries
 from parityscope.errors import ParityError
+from parityscope.private_folders import scratch_folder
 from parityscope.records import ExecutedGraph, ExecutedLayer
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def executed_by_onnxruntime(
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     for library in libraries(custom_ops):
         options.register_custom_ops_library(library)
-    with tempfile.TemporaryDirectory(prefix="parityscope-") as folder:
+    with scratch_folder("run") as folder:
         path = Path(folder) / "optimized.onnx"
         options.optimized_model_filepath = str(path)
         # Weights of any size go beside the graph, which alone is read here.
@@ -101,6 +101,7 @@ def executed_from(original: ir.Model, optimized: ir.Model, providers: Providers 
     places = sites(original)
     ends = {id(node): _ends(node, places) for node in optimized.graph}
     computed = {name for names in ends.values() for name in names}
+    regions = Regions(original)
     ended: set[str] = set()
     layers: dict[int, ExecutedLayer] = {}
     for node in optimized.graph:
@@ -108,7 +109,7 @@ def executed_from(original: ir.Model, optimized: ir.Model, providers: Providers 
             continue
         known = [name for name in ends[id(node)] if name not in ended]
         ended.update(known)
-        members = {each: None for name in known for each in region(original, name, computed.difference(known))}
+        members = {each: None for name in known for each in regions.of(name, computed, known)}
         above = [layers[id(one)] for value in node.inputs if value and (one := value.producer()) and id(one) in layers]
         layers[id(node)] = ExecutedLayer(
             name=node.name or (known[0] if known else node.op_type),

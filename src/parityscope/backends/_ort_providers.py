@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from parityscope.backends.targets import one_of
 from parityscope.errors import ParityError
 from parityscope.installed import TF32_OVERRIDE
 
@@ -79,18 +80,6 @@ def providers_of(target: Target) -> Providers:
     return Providers(
         names=names, environment={**environment, "tf32": tf32}, bound=f"cuda:{number or 0}" if bound else ""
     )
-
-
-def one_of(target: Target, name: str, allowed: tuple[str, ...], default: str) -> str:
-    """The value of option `name`, one of `allowed`; `default` if it is not given.
-
-    Raises:
-        ParityError: it is another.
-    """
-    value = target.option(name, default)
-    if value not in {*allowed, default}:
-        raise ParityError(f"{name}={value!r} is not known", fix=f"use {name}={'|'.join(allowed)}")
-    return value
 
 
 def check_loaded(asked: Sequence[Any], has: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parityscope.backends._ort_providers import check_loaded
+from parityscope.backends.limiting import ended_in_time
 from parityscope.errors import ParityError
 from parityscope.trace import numpy_dtype
 
@@ -71,14 +72,14 @@ def started(
                 for name, array in arrays.items()
                 if name in declared
             }
-            with _refusal("ONNX Runtime failed while running the model", ""):
-                return dict(zip(outputs, alive[0].run(list(outputs), texts), strict=True))
+            with _refusal("ONNX Runtime failed while running the model", ""), ended_in_time() as limit:
+                return dict(zip(outputs, alive[0].run(list(outputs), texts, limit), strict=True))
         feeds = {name: to_runtime(array, declared[name]) for name, array in arrays.items() if name in declared}
-        with _refusal("ONNX Runtime failed while running the model", ""):
+        with _refusal("ONNX Runtime failed while running the model", ""), ended_in_time() as limit:
             values = (
-                _run_bound(alive[0], outputs, feeds, bound)
+                _run_bound(alive[0], outputs, feeds, bound, limit)
                 if bound
-                else alive[0].run_with_ort_values(list(outputs), feeds)
+                else alive[0].run_with_ort_values(list(outputs), feeds, limit)
             )
         found = {name: _from_runtime(value) for name, value in zip(outputs, values, strict=True)}
         # An output that is an input is a view of the caller's memory, or of a copy that ends with this function.
@@ -87,7 +88,7 @@ def started(
     return run
 
 
-def _run_bound(session: Any, outputs: Sequence[str], feeds: Mapping[str, Any], device: str) -> list[Any]:
+def _run_bound(session: Any, outputs: Sequence[str], feeds: Mapping[str, Any], device: str, limit: Any) -> list[Any]:
     """One run with inputs and outputs on `device` ("cuda:0"), as a program that keeps its tensors there does it."""
     kind, _, number = device.partition(":")
     binding = session.io_binding()
@@ -97,7 +98,7 @@ def _run_bound(session: Any, outputs: Sequence[str], feeds: Mapping[str, Any], d
     here = {value.name for value in session.get_outputs() if value.type in _ML_TYPES}
     for name in outputs:
         binding.bind_output(name, *(("cpu", 0) if name in here else (kind, int(number))))
-    session.run_with_iobinding(binding)
+    session.run_with_iobinding(binding, limit)
     binding.synchronize_outputs()
     found: list[Any] = list(binding.get_outputs())
     return found

@@ -8,73 +8,167 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import functools
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
+from parityscope.backends._guardian import GUARDIAN, PR_SET_PDEATHSIG, start_of
 from parityscope.errors import ParityError
 
-__all__ = ["IN_CHILD", "end_with_parent", "last_words", "run_program", "signal_name"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ["IN_CHILD", "Guard", "end_with_parent", "guarded", "last_words", "run_program", "signal_name"]
 
 IN_CHILD = "PARITYSCOPE_IN_CHILD"  # set in a backend's child: what that prints is read only when it dies
 _TAIL_LINES = 12
 _TAIL_BYTES = 1 << 16  # of what a program printed; it may have printed gigabytes
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _LONG_LINE = 500  # characters
+_END_S = 20.0  # for the guardian to end everything, on a machine under load; chosen
+# What else a kernel may run: Mach-O of the two byte orders.
+_OTHER_PROGRAMS = {b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe"}
 
 
 def run_program(words: list[str], *, timeout: float, doing: str) -> None:
     """Runs `words` and waits.
 
-    Its whole process group is killed when it takes longer than `timeout` seconds or when we are interrupted.
+    It and all that it started are killed when it takes longer than `timeout` seconds or when we end, however that is.
 
     Raises:
         ParityError: it cannot be started, ends with an error or a signal, or takes too long.
     """
-    with tempfile.TemporaryFile() as log:
+    with guarded(words) as guard:
         try:
-            process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-        except OSError as error:
-            shebang = "begin the script with a line such as #!/bin/sh, or name its interpreter: run=python infer.py"
-            raise ParityError(
-                f"{words[0]} cannot be started: {error.strerror}",
-                where=words[0],
-                fix=shebang if error.errno == errno.ENOEXEC else "make it executable (chmod +x)",
-            ) from error
-        try:
-            status = process.wait(timeout)
+            status = guard.process.wait(timeout)
         except subprocess.TimeoutExpired:
-            _kill(process)
+            guard.end()
             raise ParityError(
                 f"{_name(words)} took longer than {timeout:g} s on {doing}",
-                where=last_words(log),
+                where=last_words(guard.log),
                 fix="raise the limit with timeout=SECONDS, or find out where it hangs",
             ) from None
-        except BaseException:
-            _kill(process)
-            raise
         if status < 0:
             raise ParityError(
                 f"{_name(words)} was killed by {signal_name(-status)} on {doing}",
-                where=last_words(log),
+                where=last_words(guard.log),
                 fix="run it by hand on the same input; out of memory kills with SIGKILL",
             )
         if status > 0:
             raise ParityError(
                 f"{_name(words)} failed with exit code {status} on {doing}",
-                where=last_words(log),
+                where=last_words(guard.log),
                 fix="run it by hand on the same input",
             )
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """A program under guard (`_guardian.py`): the guardian's process, the pipe that keeps it alive, and what was printed."""
+
+    process: subprocess.Popen[bytes]
+    lifeline: IO[bytes]
+    log: IO[bytes]
+
+    def end(self) -> None:
+        """Ends the program and all that it started."""
+        self.lifeline.close()
+        try:
+            self.process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+@contextlib.contextmanager
+def guarded(
+    words: list[str], *, passed: Sequence[int] = (), environment: Mapping[str, str] | None = None
+) -> Iterator[Guard]:
+    """Runs a program that ends, with all that it started, when the block ends or this process does.
+
+    `passed` are descriptors that it gets, `environment` replaces ours.
+
+    Raises:
+        ParityError: it cannot be started.
+    """
+    _check_startable(words)
+    _end_orphans()
+    reads, writes = os.pipe()
+    guardian = [sys.executable, "-I", "-S", str(Path(__file__).with_name("_guardian.py")), str(reads), *words]
+    with tempfile.TemporaryFile() as log, os.fdopen(writes, "wb") as lifeline:
+        try:
+            process = subprocess.Popen(
+                guardian,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(reads, *passed),
+                start_new_session=True,
+                env=environment,
+            )
+        finally:
+            os.close(reads)
+        guard = Guard(process=process, lifeline=lifeline, log=log)
+        try:
+            yield guard
+        finally:
+            guard.end()
+
+
+@functools.cache
+def _end_orphans() -> None:
+    """Ends what guarded programs started whose guardian was killed; once a process.
+
+    Such a process carries the guardian's number, start and namespace in its environment (`_guardian.py`): a container's
+    numbers mean nothing here.
+    """
+    named, ours = f"{GUARDIAN}=".encode(), str(Path("/proc/self/ns/pid").readlink())
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            if entry.stat().st_uid != os.geteuid():
+                continue
+            words = (entry / "environ").read_bytes().split(b"\0")
+            told = next((word for word in words if word.startswith(named)), b"").removeprefix(named)
+            number, start, space = told.decode().split("-")
+            if space == ours and not _lives(int(number), start):
+                os.kill(int(entry.name), signal.SIGKILL)
+
+
+def _lives(number: int, start: str) -> bool:
+    """Whether the process of this number that was started then is still there."""
+    try:
+        return start_of(number) == start
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def _check_startable(words: list[str]) -> None:
+    """Refuses what no program is, before a guardian is started for it."""
+    found = shutil.which(words[0])
+    if found is None:
+        there = Path(words[0]).exists()
+        said = "Permission denied" if there else "No such file or directory"
+        raise ParityError(
+            f"{words[0]} cannot be started: {said}",
+            where=words[0],
+            fix="make it executable (chmod +x)" if there else "give the path of a program that is there",
+        )
+    with Path(found).open("rb") as file:
+        head = file.read(4)
+    if head[:2] != b"#!" and head != b"\x7fELF" and head[:4] not in _OTHER_PROGRAMS:
+        raise ParityError(
+            f"{words[0]} cannot be started: {os.strerror(errno.ENOEXEC)}",
+            where=words[0],
+            fix="begin the script with a line such as #!/bin/sh, or name its interpreter: run=python infer.py",
+        )
 
 
 def _name(words: list[str]) -> str:
@@ -93,7 +187,7 @@ def last_words(log: IO[bytes]) -> str:
 def end_with_parent() -> None:
     """Lets the kernel kill this process when the thread that started it ends, however that ends. Linux only."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def signal_name(number: int) -> str:

@@ -19,7 +19,6 @@ import contextlib
 import json
 import shlex
 import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,12 +27,13 @@ import numpy as np
 from parityscope.backends import Backend, Capture, Probe, Session
 from parityscope.backends._environment import ENVIRONMENT_FILE, recorded_facts
 from parityscope.backends._marking import marked_copy
-from parityscope.backends._ort_providers import one_of
 from parityscope.backends._process import run_program
+from parityscope.backends.targets import one_of
 from parityscope.case.formats import retyped
 from parityscope.case.formats.npz import open_npz, write_npz
 from parityscope.case.formats.safetensors_file import open_safetensors
 from parityscope.errors import ParityError
+from parityscope.private_folders import scratch_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -73,7 +73,7 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     timeout = seconds(target.option("timeout"), _DEFAULT_TIMEOUT_S)
     level = one_of(target, "optimization", _LEVELS, _LEVELS[0])
     environment: dict[str, str] = {}
-    with tempfile.TemporaryDirectory(prefix="parityscope-marked-") as scratch:
+    with scratch_folder("marked") as scratch:
         marked = str(marked_copy(model, capture.tensors, Path(scratch))) if capture.tensors else None
         asked = {"tensors": list(capture.tensors), "marked": marked, "optimization": level}
 
@@ -116,7 +116,7 @@ def exchange(
     Raises:
         ParityError: the program fails, is killed, takes too long, or writes nothing that can be read.
     """
-    with tempfile.TemporaryDirectory(prefix="parityscope-command-") as scratch:
+    with scratch_folder("command") as scratch:
         source, sink = Path(scratch, "inputs"), Path(scratch, "outputs")
         source.mkdir()
         sink.mkdir()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from parityscope.backends import Capture, Session, backend, probed
 from parityscope.backends._child import open_in_child
 from parityscope.backends.command import seconds
-from parityscope.backends.targets import check_target, format_target
+from parityscope.backends.targets import check_target, format_target, one_of
 from parityscope.case.model import load_model
 from parityscope.errors import ParityError
 from parityscope.records import Target
@@ -44,7 +44,7 @@ def open_target(model: Model, target: Target, capture: Capture) -> Iterator[Sess
         raise ParityError(f"{runtime.name} shows no intermediate tensors", fix="compare its outputs only")
     own = model_of(model, target)
     timeout = target.option("timeout")
-    isolate = target.option("isolate") or ("on" if timeout or runtime.isolated else "off")
+    isolate = one_of(target, "isolate", ("on", "off"), "on" if timeout or runtime.isolated else "off")
     if runtime.name == "command" or (isolate == "off" and not timeout):
         with runtime.open(own, target, capture) as session:
             yield session

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from parityscope.backends import Backend, Capture, Probe, Session
 from parityscope.backends._openvino_marks import bearable_marks, marked
+from parityscope.backends.targets import count_of, one_of
 from parityscope.errors import ParityError
 from parityscope.records import ExecutedGraph, ExecutedLayer, Skip
 
@@ -59,14 +60,12 @@ def _probe() -> Probe:
 def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     import openvino as ov
 
-    observe = target.option("observe", "layers")
-    if observe not in {"layers", "all"}:
-        raise ParityError(f"observe={observe!r} is not known", fix="use observe=layers|all")
+    observe = one_of(target, "observe", ("layers", "all"), "layers")
     precision = target.precision or "f32"
     core = ov.Core()
     settings: dict[str, Any] = {"INFERENCE_PRECISION_HINT": _ELEMENT_TYPES[precision], "PERFORMANCE_HINT": "LATENCY"}
-    if threads := target.option("threads"):
-        settings["INFERENCE_NUM_THREADS"] = int(threads)
+    if threads := count_of(target, "threads"):
+        settings["INFERENCE_NUM_THREADS"] = threads
     source = _read(core, model.path)
     declared = len(source.outputs)
     names = {value.name: index for index, value in enumerate(model.outputs)}
@@ -225,4 +224,5 @@ BACKEND = Backend(
     observes=True,
     probe=_probe,
     open=_open,
+    plain=frozenset({"observe", "threads"}),
 )

@@ -22,10 +22,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Backend, Capture, Probe, Session
-from parityscope.backends._libraries import libraries
 from parityscope.backends._onnxruntime import OPTIMIZATION_LEVELS, open_bytes, open_path
-from parityscope.backends._ort_providers import ON_TENSORRT, one_of, providers_of, unloadable
+from parityscope.backends._ort_providers import ON_TENSORRT, providers_of, unloadable
+from parityscope.backends.targets import count_of, one_of
 from parityscope.case.extending import with_outputs
+from parityscope.custom_operators import libraries
 from parityscope.errors import ParityError
 from parityscope.records import Skip
 
@@ -62,7 +63,7 @@ def _probe() -> Probe:
 def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     _check_declaration(model, target)
     level = one_of(target, "optimization", tuple(OPTIMIZATION_LEVELS), "all")
-    threads = _count(target, "threads")
+    threads = count_of(target, "threads")
     chosen = providers_of(target)
     providers, environment = chosen.names, chosen.environment
     deterministic = one_of(target, "deterministic", ("on", "off"), "off") == "on"
@@ -187,34 +188,21 @@ def _check_declaration(model: Model, target: Target) -> None:
     """A precision is a declaration here; it must not contradict the types that the graph itself has."""
     if not target.precision or target.option("device").partition(":")[0] == ON_TENSORRT:
         return  # nothing is declared, or it is a flag of the builder
-    types = {
-        value.dtype.numpy().name
-        for node in model.graph().graph.all_nodes()
-        for value in node.inputs
-        if value is not None and value.dtype is not None and value.dtype.is_floating_point()
-    }
-    wanted = _HALF.get(target.precision)
-    if wanted is not None and types and wanted not in types:
+    wanted, halves = _HALF.get(target.precision), [_HALF[name] for name in model.formats if name in _HALF]
+    if wanted is not None and wanted not in halves:
         raise ParityError(
-            f"{target.precision} is declared, but the graph holds only {', '.join(sorted(types))}",
+            f"{target.precision} is declared, and nothing in the file is {wanted}",
             where=str(model.path),
             fix=f"convert the model to {wanted} and give it with model=PATH, or use sim:{target.precision}",
         )
     if target.precision == "tf32" and target.option("tf32") != "on":
         raise ParityError("tf32 is declared but not switched on", fix="write ort:tf32?device=cuda&tf32=on")
-    if target.precision == "f32" and types & {"float16", "bfloat16"}:
+    if target.precision == "f32" and halves:
         raise ParityError(
-            f"f32 is declared, but the graph holds {', '.join(sorted(types))}",
+            f"f32 is declared, but the file holds {' and '.join(halves)}",
             where=str(model.path),
             fix="leave the precision out, or declare f16 or bf16",
         )
-
-
-def _count(target: Target, name: str) -> int:
-    value = target.option(name, "0")
-    if not value.isdigit():
-        raise ParityError(f"{name}={value!r} is not a whole number", fix=f"write {name}=2")
-    return int(value)
 
 
 BACKEND = Backend(
@@ -235,4 +223,10 @@ BACKEND = Backend(
     observes=True,
     probe=_probe,
     open=_open,
+    plain=frozenset(
+        {
+            *("optimization", "observe", "threads", "device", "tf32"),
+            *("cudnn_conv_algo_search", "io_binding", "deterministic"),
+        }
+    ),
 )

@@ -39,6 +39,7 @@ from parityscope.case.formats.safetensors_file import open_safetensors
 from parityscope.case.formats.trtexec import Expected, open_raw
 from parityscope.errors import ParityError
 from parityscope.records import Skip
+from parityscope.regular_files import open_regular_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -152,8 +153,8 @@ def _stored(model: Model, target: Target) -> tuple[Stored, tuple[str, ...]]:
 def _is_exported(path: Path) -> bool:
     """Whether a JSON file is trtexec's: a list of objects whose first key is "name"."""
     try:
-        with path.open(encoding="utf-8") as file:
-            start = "".join(file.read(_PEEK).split())
+        with open_regular_file(path, path.name) as file:
+            start = "".join(file.read(_PEEK).decode(errors="replace").split())
     except UNREADABLE as error:
         raise unreadable(path, error) from error
     return start.startswith(('[{"name":', "[]"))
@@ -267,4 +268,6 @@ BACKEND = Backend(
     observes=True,
     probe=_probe,
     open=_open,
+    plain=frozenset({"runner", "map", "pair", "shapes"}),
+    files=frozenset({"path", "environment"}),
 )

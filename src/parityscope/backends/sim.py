@@ -1,6 +1,6 @@
 """Simulation: what a reduced-precision engine would compute, without the engine.
 
-**What runs.** A derived graph in ONNX Runtime's CPU provider, in which every operator computes in FP32 and tensors are
+**What runs.** The network node by node in ONNX Runtime's CPU provider, every operator in FP32, and tensors are
 rounded where an engine of the target's precision would store them: `sim:f16`, `sim:bf16` and the float8 formats round
 behind every operator, and the weights; `sim:tf32` rounds the inputs of products only. Without a precision the model
 runs as it is typed: its float16 and bfloat16 values are rounded to their own formats, which ONNX Runtime itself does
@@ -17,10 +17,8 @@ of the format become infinite as in IEEE 754, or the largest finite number with 
 them; tensors overflow to infinity (in float8 they follow `overflow` too). `range=unbounded` leaves float16 FP32's range,
 so that only its rounding is seen.
 
-**What can be observed.** Every value of the main graph, by its own name, as stored (rounded). In a storage format
-roundings stand between all operators already, so that marking outputs prevents next to no fusion: with all tensors of
-the PP-OCRv4 detector and recogniser marked, their outputs are the same bit for bit. TF32 rounds at products only; what
-is fused between them changes with the marks, by FP32 noise that later roundings to TF32 may enlarge.
+**What can be observed.** Every value of the main graph, by its own name, as stored (rounded). Nodes run one by one
+(`evaluation`), so that watching disturbs nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Backend, Capture, Probe, Session
-from parityscope.backends._ort_providers import one_of
+from parityscope.backends.targets import count_of
 from parityscope.errors import ParityError
 from parityscope.records import Skip
 
@@ -37,14 +35,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import numpy as np
-    import onnx_ir as ir
 
     from parityscope.arithmetic.rounding import Overflow
-    from parityscope.arithmetic.simulation import Simulation
+    from parityscope.arithmetic.simulation import Arrangement
     from parityscope.case import Model, Sample
+    from parityscope.evaluation.worlds import World
     from parityscope.records import Target
 
-__all__ = ["BACKEND", "prepare"]
+__all__ = ["BACKEND", "arrangement_of", "prepare"]
 
 _OVERFLOW: dict[str, Overflow] = {"infinity": "infinity", "saturate": "saturate"}
 
@@ -61,79 +59,75 @@ def _probe() -> Probe:
 def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     import onnxruntime as ort
 
-    from parityscope.backends._onnxruntime import OPTIMIZATION_LEVELS, open_session
+    from parityscope.evaluation.evaluating import run_world
+    from parityscope.evaluation.machine import usable_cores
+    from parityscope.evaluation.sessions import Sessions
 
-    threads = target.option("threads", "0")
-    if not threads.isdigit():
-        raise ParityError(f"threads={threads!r} is not a whole number", fix="write threads=2")
-    level = one_of(target, "optimization", tuple(OPTIMIZATION_LEVELS), "all")
+    threads = count_of(target, "threads")
+    world, absent = prepare(model, target, capture.tensors)
+    lacking = {skip.what for skip in absent}
     outputs = [value.name for value in model.outputs]
-    wanted = [name for name in capture.tensors if name not in outputs]
-    simulation, known, absent = prepare(model, target, wanted)
-    run = open_session(
-        simulation.model,
-        outputs=[*outputs, *known],
-        optimization=level,
-        threads=int(threads),
-        folder=model.path.parent,
-    )
+    wanted = [*outputs, *(name for name in capture.tensors if name not in outputs and f"tensor {name}" not in lacking)]
+    sessions = Sessions(threads=threads or usable_cores())
 
     def run_sample(sample: Sample) -> Mapping[str, np.ndarray]:
-        return run(sample.arrays)
+        return run_world(world, sample.arrays, wanted, sessions)
 
     yield Session(
         run=run_sample,
-        disturbs="outputs marked" if capture.tensors else "none",
         absent=absent,
         environment={"onnxruntime": ort.__version__, "simulated": target.precision or "as typed"},
     )
 
 
-def prepare(
-    model: Model, target: Target, tensors: Sequence[str]
-) -> tuple[Simulation, tuple[str, ...], tuple[Skip, ...]]:
-    """The graph that `target` runs, those of `tensors` that it has, and what it lacks.
+def prepare(model: Model, target: Target, tensors: Sequence[str]) -> tuple[World, tuple[Skip, ...]]:
+    """The world that `target` is, and what it lacks, those of `tensors` that it has not among it.
 
     Raises:
         ParityError: an option of the target is not known, or the model cannot be simulated so.
     """
-    simulation = _simulation(model, target)
-    known = _names(simulation.model)
-    missing = (_absent(name) for name in tensors if name not in known)
-    return simulation, tuple(name for name in tensors if name in known), (*simulation.notes, *missing)
+    from parityscope.evaluation.simulating import simulated_world
+
+    found = arrangement_of(model, target)
+    world = simulated_world(target.precision or "as typed", found)
+    program = world.program
+    known = {*program.steps_of, *program.constants, *program.inputs}
+    return world, (*found.notes, *(_absent(name) for name in tensors if name not in known))
 
 
-def _simulation(model: Model, target: Target) -> Simulation:
+def arrangement_of(model: Model, target: Target) -> Arrangement:
+    """What `target` rounds in the model.
+
+    Raises:
+        ParityError: an option of the target is not known, or the model cannot be simulated so.
+    """
     from parityscope.arithmetic.quantized import QUANTIZED
-    from parityscope.arithmetic.simulation import detype, simulate
-    from parityscope.backends._operators import library
+    from parityscope.arithmetic.simulation import arrange
 
-    compiled = bool(library())
     overflow = target.option("overflow", "infinity")
     if overflow not in _OVERFLOW:
         raise ParityError(f"overflow={overflow!r} is not known", fix=f"use overflow={'|'.join(_OVERFLOW)}")
     if target.precision in QUANTIZED:
-        return _quantized(model, target, compiled=compiled)
+        return _quantized(model, target)
     if target.precision:
         bounded = target.option("range", "format")
         if bounded not in {"format", "unbounded"}:
             raise ParityError(f"range={bounded!r} is not known", fix="use range=format|unbounded")
-        return simulate(
+        return arrange(
             model.graph(),
             target.precision,
             overflow=_OVERFLOW[overflow],
             bounded=bounded == "format",
             profile=target.option("profile", "none"),
-            compiled=compiled,
         )
     if "profile" in dict(target.options):
         raise ParityError("a fusion profile needs a precision", fix="add :f16 or :bf16, or leave profile= out")
     if "overflow" in dict(target.options):
         raise ParityError("a model that runs as it is typed rounds no weights", fix="leave overflow= out, or add :f16")
-    return detype(model.graph(), compiled=compiled)
+    return arrange(model.graph(), None)
 
 
-def _quantized(model: Model, target: Target, *, compiled: bool) -> Simulation:
+def _quantized(model: Model, target: Target) -> Arrangement:
     from parityscope.arithmetic.quantizing import quantize_products
     from parityscope.case.formats.dynamic_ranges import dynamic_ranges
 
@@ -146,13 +140,14 @@ def _quantized(model: Model, target: Target, *, compiled: bool) -> Simulation:
     senseless = [name for name in ("overflow", "profile", "range") if name in dict(target.options)]
     if senseless:
         raise ParityError(f"quantized products have no {senseless[0]}=", fix=f"leave {senseless[0]}= out")
-    return quantize_products(model.graph(), target.precision, dynamic_ranges(given), compiled=compiled)
-
-
-def _names(model: ir.Model) -> set[str]:
-    graph = model.graph
-    computed = {str(value.name) for node in graph for value in node.outputs}
-    return computed | set(graph.initializers) | {str(value.name) for value in graph.inputs}
+    largest = dynamic_ranges(given)
+    if largest and not largest.keys() & {*model.sites, *(value.name for value in model.inputs)}:
+        raise ParityError(
+            f"the dynamic ranges are of no tensor of the model: they name {next(iter(largest))!r}",
+            where=str(model.path),
+            fix="give the ranges of this model, by the names that its tensors have in the file",
+        )
+    return quantize_products(model.graph(), target.precision, largest)
 
 
 def _absent(name: str) -> Skip:
@@ -168,7 +163,6 @@ BACKEND = Backend(
     title="Simulation of reduced precision (ONNX Runtime CPU)",
     options={
         "dynamic_range": "for int8 and fp8: the largest magnitude of each activation, a file or JSON",
-        "optimization": "disabled, basic, extended or all (default): what ONNX Runtime does with the graph that simulates",
         "overflow": "weights beyond the format's range: infinity (default) or saturate",
         "profile": "whose fusion is simulated: none (default), openvino, onnxruntime-cuda or tensorrt",
         "range": "format (default); unbounded rounds as float16 does and keeps FP32's range",
@@ -178,4 +172,6 @@ BACKEND = Backend(
     observes=True,
     probe=_probe,
     open=_open,
+    plain=frozenset({"overflow", "profile", "range", "threads"}),
+    files=frozenset({"dynamic_range"}),
 )

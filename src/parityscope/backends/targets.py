@@ -11,9 +11,20 @@ from parityscope.records import Target
 if TYPE_CHECKING:
     from parityscope.backends import Backend
 
-__all__ = ["COMMON_OPTIONS", "MODELLESS", "RECORDED", "check_target", "format_target", "parse_target"]
+__all__ = [
+    "COMMON_OPTIONS",
+    "MODELLESS",
+    "RECORDED",
+    "check_target",
+    "count_of",
+    "format_target",
+    "named_code",
+    "one_of",
+    "parse_target",
+]
 
 RECORDED = "saved"  # the backend that runs nothing and answers only for what it has
+_MOST = 1 << 15  # of anything that an option counts; chosen: no machine has more threads
 MODELLESS = frozenset({RECORDED, "command"})  # never read the model's file themselves
 
 # Options that every backend takes; `open_target` acts on them.
@@ -52,6 +63,17 @@ def format_target(target: Target) -> str:
     return target.backend + (f":{target.precision}" if target.precision else "") + (f"?{query}" if query else "")
 
 
+def named_code(target: Target, backend: Backend) -> tuple[str, ...]:
+    """What of a target is more than data: the options that name code, another machine or a file that is written.
+
+    The backend's own name where all of it is.
+    """
+    if backend.plain is None:
+        return (backend.name,)
+    data = {*COMMON_OPTIONS, *backend.plain, *backend.files}
+    return tuple(f"{key}=" for key, _ in target.options if key not in data)
+
+
 def check_target(target: Target, backend: Backend) -> None:
     """Refuses precisions and options that `backend` does not have.
 
@@ -67,3 +89,27 @@ def check_target(target: Target, backend: Backend) -> None:
     for key, _ in target.options:
         if key not in known:
             raise ParityError(f"{backend.name} has no option {key!r}", fix=f"use one of: {', '.join(sorted(known))}")
+
+
+def one_of(target: Target, name: str, allowed: tuple[str, ...], default: str) -> str:
+    """The value of option `name`, one of `allowed`; `default` if it is not given.
+
+    Raises:
+        ParityError: it is another.
+    """
+    value = target.option(name, default)
+    if value not in {*allowed, default}:
+        raise ParityError(f"{name}={value!r} is not known", fix=f"use {name}={'|'.join(allowed)}")
+    return value
+
+
+def count_of(target: Target, name: str) -> int:
+    """The number that option `name` gives; 0 if it is not given.
+
+    Raises:
+        ParityError: it is no whole number, or one that nothing has so many of.
+    """
+    value = target.option(name, "0")
+    if not (value.isascii() and value.isdigit() and len(value) <= len(str(_MOST)) and int(value) <= _MOST):
+        raise ParityError(f"{name}={value!r} is not a whole number up to {_MOST}", fix=f"write {name}=2")
+    return int(value)

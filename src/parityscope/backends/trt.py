@@ -183,4 +183,10 @@ BACKEND = Backend(
     open=_open,
     isolated=True,
     builds_for_shapes=True,
+    plain=frozenset(
+        {
+            *("product", "build", "shapes", "fix", "settle", "tf32", "typing", "layers", "constraints"),
+            *("version_compatible", "hardware", "capability", "level", "observe", "narrow", "cache"),
+        }
+    ),
 )

@@ -19,9 +19,10 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from parityscope.case.formats import Announced
     from parityscope.records import ValueInfo
 
-__all__ = ["check_names", "check_shapes_option", "conform", "count_nan", "declared_text", "settled"]
+__all__ = ["check_announced", "check_names", "check_shapes_option", "conform", "count_nan", "declared_text", "settled"]
 
 Dims = tuple[int | str | None, ...]
 
@@ -64,6 +65,27 @@ def check_names(declared: Sequence[ValueInfo], names: Collection[str], where: st
             f"{unknown[0]!r} is no input of the model; its inputs are {', '.join(map(repr, wanted))}",
             where=where,
             fix=f"leave {unknown[0]!r} out of the data",
+        )
+
+
+def check_announced(declared: Sequence[ValueInfo], announced: Mapping[str, Announced], where: str, memory: int) -> None:
+    """What a file says of a sample's tensors fits the model and the memory, before an element is read.
+
+    `memory` is in bytes.
+
+    Raises:
+        ParityError: a shape is not as declared, or the tensors take more than `memory`.
+    """
+    for value in declared:
+        said = announced.get(value.name)
+        if said is not None and said.dtype == value.dtype:  # of another type more can be said once it is read
+            _check_shape(value, said.shape, f"{where}, input {value.name!r}")
+    total = sum(one.nbytes for one in announced.values())
+    if total > memory:
+        raise ParityError(
+            f"the sample takes {-(-total >> 20):,} MiB in memory, more than the {memory >> 20:,} MiB of --memory",
+            where=where,
+            fix=f"check the data, or give more: --memory {-(-total >> 30) + 1}GiB",
         )
 
 

@@ -21,10 +21,8 @@ __all__ = [
     "DTYPE_NAMES",
     "bodies_of",
     "declared_value",
-    "external_files",
     "message_sites",
     "node_count",
-    "read_message",
     "scope_of",
 ]
 
@@ -57,32 +55,6 @@ DTYPE_NAMES = {
 _KINDS = {"sequence_type": "a sequence", "optional_type": "an optional", "map_type": "a map"}
 
 
-def read_message(path: Path) -> onnx.ModelProto:
-    """The message in the file, without external data.
-
-    Raises:
-        ParityError: it cannot be read as ONNX, or holds no graph.
-    """
-    import onnx
-    from google.protobuf.message import DecodeError
-
-    try:
-        model = onnx.load(path, load_external_data=False)
-    except (DecodeError, ValueError, UnicodeDecodeError) as error:
-        raise ParityError(
-            f"{path.name} is not a readable ONNX model: {error}",
-            where=str(path),
-            fix="check that the download or export finished; `python -m onnx.checker` on the file says more",
-        ) from error
-    if not model.graph.node and not model.graph.output:
-        raise ParityError(
-            f"{path.name} holds no graph",
-            where=str(path),
-            fix="give an .onnx file; if it is one, export it again: it is empty or truncated",
-        )
-    return model
-
-
 def declared_value(value: onnx.ValueInfoProto, path: Path) -> ValueInfo:
     """Name, dtype and shape of an input or output.
 
@@ -93,9 +65,11 @@ def declared_value(value: onnx.ValueInfoProto, path: Path) -> ValueInfo:
 
     kind = value.type.WhichOneof("value")
     tensor = value.type.tensor_type
-    if kind != "tensor_type" or not tensor.elem_type or not value.name:
+    known = tensor.elem_type in onnx.TensorProto.DataType.values()
+    if kind != "tensor_type" or not tensor.elem_type or not known or not value.name:
+        said = _KINDS.get(kind or "", "nothing" if known else f"a tensor of the unknown type {tensor.elem_type}")
         raise ParityError(
-            f"input or output {value.name!r} is declared as {_KINDS.get(kind or '', 'nothing')}; only tensors can be compared",
+            f"input or output {value.name!r} is declared as {said}; only tensors can be compared",
             where=str(path),
             fix="cut the model before it, so that its inputs and outputs are tensors",
         )
@@ -151,43 +125,6 @@ def scope_of(name: str) -> str:
 def node_count(graph: onnx.GraphProto) -> int:
     """The nodes of the graph and of all bodies of control flow in it."""
     return sum(1 + sum(node_count(body) for body in bodies_of(node)) for node in graph.node)
-
-
-def external_files(model: onnx.ModelProto, folder: Path) -> list[Path]:
-    """The files that hold external data, in order of first use, each checked to be there and long enough.
-
-    Raises:
-        ParityError: one is missing or too short.
-    """
-    files: dict[Path, None] = {}
-    for tensor in _initializers(model.graph):
-        if tensor.data_location != tensor.EXTERNAL:
-            continue
-        entries = {entry.key: entry.value for entry in tensor.external_data}
-        path = folder / entries.get("location", "")
-        if not path.is_file():
-            raise ParityError(
-                f"the external data of initializer {tensor.name!r} is missing",
-                where=str(path),
-                fix="put the data file back beside the model, under the name that the model gives",
-            )
-        needed = int(entries.get("offset", 0)) + int(entries.get("length", 0))
-        if path.stat().st_size < needed:
-            raise ParityError(
-                f"the external data of initializer {tensor.name!r} ends early: "
-                f"{path.stat().st_size} bytes where {needed} are needed",
-                where=str(path),
-                fix="copy the data file again: it is truncated or belongs to another model",
-            )
-        files.setdefault(path)
-    return list(files)
-
-
-def _initializers(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    yield from graph.initializer
-    for node in graph.node:
-        for body in bodies_of(node):
-            yield from _initializers(body)
 
 
 def bodies_of(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from parityscope.case.intake import read_message
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
@@ -54,7 +56,7 @@ def inferred_shapes(path: Path, inputs: Mapping[str, tuple[int, ...]]) -> dict[s
 
     if path.stat().st_size > _INFERENCE_LIMIT:
         return {}
-    model = onnx.load(path, load_external_data=False)
+    model = read_message(path)
     del model.graph.value_info[:]  # what the file declares may be symbolic, or wrong
     for value in model.graph.input:
         if value.name in inputs:

@@ -12,18 +12,18 @@ from parityscope.case.declaring import scope_of
 from parityscope.records import Site
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator
 
     import onnx_ir as ir
 
 __all__ = [
+    "Regions",
     "closure",
     "computing",
     "constant_value",
     "consumers",
     "dependencies",
     "node_name",
-    "region",
     "sites",
     "value_by_name",
     "values",
@@ -83,20 +83,27 @@ def closure(wanted: Iterable[ir.Value]) -> tuple[list[ir.Node], list[ir.Value]]:
     return list(nodes.values()), list(free.values())
 
 
-def region(model: ir.Model, tensor: str, observed: Iterable[str]) -> list[ir.Node]:
-    """The nodes between `tensor` and the nearest `observed` tensors above it, in topological order."""
-    known = value_by_name(model)
-    border = {id(known[name]) for name in observed if name in known and name != tensor}
-    found: dict[int, ir.Node] = {}
-    stack = [known[tensor]]
-    while stack:
-        value = stack.pop()
-        node = value.producer()
-        if node is None or id(node) in found or id(value) in border:
-            continue
-        found[id(node)] = node
-        stack.extend(dependencies(node))
-    return [node for node in computing(model) if id(node) in found]
+class Regions:
+    """The regions of a graph that is not edited meanwhile: the nodes between a tensor and observed ones above it."""
+
+    def __init__(self, model: ir.Model) -> None:
+        self._known = value_by_name(model)
+        self._places = {id(node): place for place, node in enumerate(computing(model))}
+
+    def of(self, tensor: str, observed: Container[str], besides: Container[str] = ()) -> list[ir.Node]:
+        """The nodes between `tensor` and the nearest `observed` tensors above it (but `besides`), in topological order."""
+        found: dict[int, ir.Node] = {}
+        stack = [self._known[tensor]]
+        while stack:
+            value = stack.pop()
+            node = value.producer()
+            name = value.name
+            if node is None or id(node) in found or (name in observed and name != tensor and name not in besides):
+                continue
+            found[id(node)] = node
+            stack.extend(dependencies(node))
+        inside = [node for node in found.values() if id(node) in self._places]
+        return sorted(inside, key=lambda node: self._places[id(node)])
 
 
 def consumers(value: ir.Value) -> list[ir.Node]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.case.conformance import check_names, check_shapes_option, conform, count_nan, settled
+from parityscope.case.conformance import check_announced, check_names, check_shapes_option, conform, count_nan, settled
 from parityscope.case.formats import Stored, Streamed
 from parityscope.case.formats.npz import open_npz, write_npz
 from parityscope.case.generated import generate
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from parityscope.case.model import Model
     from parityscope.case.sources import Stream
 
-__all__ = ["Inputs", "Sample", "load_inputs"]
+__all__ = ["MEMORY", "Inputs", "Sample", "load_inputs"]
+
+MEMORY = 512 << 20  # bytes for tensors where nothing else is asked for (chosen; --memory)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,15 +98,16 @@ def load_inputs(
     preprocess: str = "",
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     seed: int = 0,
+    memory: int = MEMORY,
 ) -> Inputs:
     """The samples of `data`, or generated ones when it is None, each checked against what `model` declares.
 
     At most the first `samples` are taken (generated: that many, or one). `spool` is a folder for what can be read only
     once; it is made when it is needed and must stay as long as the result is used. `shapes` gives the shapes of raw
-    blobs and of generated inputs by name, and is checked against any other data.
+    blobs and of generated inputs by name, and is checked against any other data. No sample may take more than `memory` bytes.
 
     Raises:
-        ParityError: the data cannot be read, does not fit the model, is empty, or has a NaN in every sample.
+        ParityError: the data cannot be read, does not fit the model or the memory, is empty, or has a NaN in every sample.
     """
     model = replace(model, inputs=settled(model.inputs))
     shapes = dict(shapes or {})
@@ -114,8 +117,8 @@ def load_inputs(
     if data is None:
         source: Stored | Stream = generate(model, 1 if samples is None else samples, seed, shapes)
     else:
-        source = open_source(model, data, Reading(stacked=stacked, preprocess=preprocess, shapes=shapes))
-    taken = _take(model, source, shapes, spool, samples)
+        source = open_source(model, data, Reading(stacked=stacked, preprocess=preprocess, shapes=shapes, memory=memory))
+    taken = _take(model, source, shapes, spool, samples, memory)
     if not taken.labels:
         raise ParityError("there are no samples", where=source.origin, fix="give data with at least one sample")
     indices = tuple(index for index in range(len(taken.labels)) if index not in taken.skipped)
@@ -145,14 +148,19 @@ class _Taken:
 
 
 def _take(
-    model: Model, source: Stored | Stream, shapes: Mapping[str, tuple[int, ...]], spool: Path, limit: int | None
+    model: Model,
+    source: Stored | Stream,
+    shapes: Mapping[str, tuple[int, ...]],
+    spool: Path,
+    limit: int | None,
+    memory: int,
 ) -> _Taken:
     digest = hashlib.sha256()
     labels: list[str] = []
     originals: list[Path | None] = []
     skipped: dict[int, Skip] = {}
     stored = source if isinstance(source, Stored) else None
-    stream = _in_order(model, source) if isinstance(source, Stored) else source.samples
+    stream = _in_order(model, source, memory) if isinstance(source, Stored) else source.samples
     for index, streamed in enumerate(itertools.islice(stream, limit)):
         where = _where(index, streamed.label)
         check_names(model.inputs, streamed.arrays.keys(), where)
@@ -174,10 +182,11 @@ def _take(
     return _Taken(labels=tuple(labels), sha256=digest.hexdigest(), skipped=skipped, read=read)
 
 
-def _in_order(model: Model, stored: Stored) -> Iterator[Streamed]:
+def _in_order(model: Model, stored: Stored, memory: int) -> Iterator[Streamed]:
     for index, label in enumerate(stored.labels):
-        names = stored.names(index)
-        check_names(model.inputs, names, _where(index, label))
+        names, where = stored.names(index), _where(index, label)
+        check_names(model.inputs, names, where)
+        check_announced(model.inputs, stored.announced(index), where, memory)
         yield Streamed(label=label, arrays=stored.read(index, names))
 
 

@@ -8,20 +8,16 @@ external weights stay on disk (memory-mapped), so that models over 2 GB cost not
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from parityscope.case.declaring import (
-    DTYPE_NAMES,
-    declared_value,
-    external_files,
-    message_sites,
-    node_count,
-    read_message,
-)
+from parityscope.case.declaring import DTYPE_NAMES, declared_value, message_sites, node_count
 from parityscope.case.graph import sites
+from parityscope.case.held_formats import held_formats
+from parityscope.case.intake import external_files, read_message
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -34,12 +30,14 @@ if TYPE_CHECKING:
 __all__ = ["Model", "dtype_name", "load_model", "read_graph"]
 
 _BLOCK = 1 << 20
+_MESSAGE = 300  # characters of what a library says
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
     """What an ONNX file declares. Equal digests are equal models (external data is part of the digest).
 
+    `formats` are those below float32 that its types say, the finest first ("f16", "bf16", "int8" where it quantizes).
     `sites` holds every value that nodes of the main graph compute, in topological order.
     """
 
@@ -52,6 +50,7 @@ class Model:
     ir_version: int
     producer: str
     nodes: int
+    formats: tuple[str, ...]
     sites: Mapping[str, Site] = field(repr=False, compare=False)
 
     def graph(self) -> ir.Model:
@@ -63,18 +62,16 @@ def load_model(path: str | Path) -> Model:
     """Reads what `path` declares.
 
     Raises:
-        ParityError: the file is missing, is not an ONNX model, has no graph or lacks external data.
+        ParityError: the file is missing, is not an ONNX model, cannot be put together or lacks external data.
     """
     path = Path(path)
-    if not path.is_file():
-        raise ParityError(f"there is no model at {path}", fix="give the path of an .onnx file")
     message = read_message(path)
     graph = message.graph
     places = message_sites(graph)
     digest = hashlib.sha256()
     nbytes = _digest(path, digest)
-    for external in external_files(message, path.parent):
-        nbytes += _digest(external, digest)
+    for external, end in external_files(message, path).items():
+        nbytes += _digest(external, digest, end)
     initializers = {tensor.name for tensor in graph.initializer}
     return Model(
         path=path,
@@ -86,6 +83,7 @@ def load_model(path: str | Path) -> Model:
         ir_version=int(message.ir_version),
         producer=" ".join(part for part in (message.producer_name, message.producer_version) if part),
         nodes=node_count(graph),
+        formats=held_formats(message),
         sites=MappingProxyType(sites(read_graph(path)) if places is None else places),
     )
 
@@ -99,32 +97,37 @@ def read_graph(path: Path) -> ir.Model:
     """A fresh `onnx_ir` model of the file.
 
     Raises:
-        ParityError: it cannot be read as ONNX.
+        ParityError: it cannot be read as ONNX, or cannot be put together.
     """
     import onnx_ir as ir
-    from google.protobuf.message import DecodeError
 
+    message = read_message(path)
     try:
-        model = ir.load(path)
-    except (DecodeError, ValueError, TypeError, KeyError, AttributeError, UnicodeDecodeError) as error:
+        model = ir.serde.deserialize_model(message)
+    except MemoryError:
+        raise
+    except Exception as error:  # of the library's own kinds, around whatever its parts raise
         raise ParityError(
-            f"{path.name} is not a readable ONNX model: {error}",
+            f"{path.name} is no graph that can be built: {_innermost(error)}",
             where=str(path),
-            fix="check that the download or export finished; `python -m onnx.checker` on the file says more",
+            fix="export the model again; `python -m onnx.checker` on the file says more",
         ) from error
-    if len(model.graph) == 0 and not model.graph.outputs:
-        raise ParityError(
-            f"{path.name} holds no graph",
-            where=str(path),
-            fix="give an .onnx file; if it is one, export it again: it is empty or truncated",
-        )
+    ir.external_data.set_base_dir(model.graph, path.parent)
     return model
 
 
-def _digest(path: Path, digest: hashlib._Hash) -> int:
+def _innermost(error: BaseException) -> str:
+    """What the first of a chain of errors said, in one line."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return " ".join(str(error).split())[:_MESSAGE] or type(error).__name__
+
+
+def _digest(path: Path, digest: hashlib._Hash, end: float = math.inf) -> int:
+    """Adds what a file holds before the byte `end`."""
     nbytes = 0
     with path.open("rb") as file:
-        while block := file.read(_BLOCK):
+        while block := file.read(int(min(_BLOCK, end - nbytes))):
             digest.update(block)
             nbytes += len(block)
     return nbytes

@@ -27,8 +27,12 @@ DECLARED = ("f32", "tf32", "f16", "bf16", "int8")
 OUTSIDE = "outside"
 
 
-def declared_policy(declared: str, candidate: Target, budgets: tuple[Budget, ...] = ()) -> Policy:
-    """The policy of a candidate: `declared` if it is given, else what its target says, else FP32 without TF32.
+def declared_policy(
+    declared: str, candidate: Target, budgets: tuple[Budget, ...] = (), formats: Sequence[str] = ()
+) -> Policy:
+    """The policy of a candidate: `declared` if it is given, else what its target says, else the types of its file, else FP32.
+
+    `formats` are those below float32 that its file holds, the finest first: the coarsest decides.
 
     Raises:
         ParityError: there is no such arithmetic.
@@ -40,14 +44,19 @@ def declared_policy(declared: str, candidate: Target, budgets: tuple[Budget, ...
     if candidate.precision in DECLARED:
         said = "the candidate's target says so"
         return Policy(declared=candidate.precision, declared_reason=said, budgets=budgets)
+    if formats:
+        said = "the types of the candidate's file say so"
+        return Policy(declared=formats[-1], declared_reason=said, budgets=budgets)
     return Policy(budgets=budgets)
 
 
-def overridden(file: Policy, declared: str, candidate: Target, budgets: Sequence[Budget]) -> Policy:
+def overridden(
+    file: Policy, declared: str, candidate: Target, budgets: Sequence[Budget], formats: Sequence[str] = ()
+) -> Policy:
     """The policy of a file, with `declared` and `budgets` of the options in place of what it says about the same.
 
     A budget for every output takes the place of all that the file says in this metric. `declared` is empty where no
-    option gives it, and the file's is where it says nothing.
+    option gives it, and the file's is where it says nothing; `formats` are as in `declared_policy`.
 
     Raises:
         ParityError: there is no such arithmetic.
@@ -55,7 +64,7 @@ def overridden(file: Policy, declared: str, candidate: Target, budgets: Sequence
     kept = (one for one in file.budgets if not any(_replaces(given, one) for given in budgets))
     chosen = (*kept, *budgets)
     if declared or not file.declared:
-        return replace(declared_policy(declared, candidate, chosen), matched=file.matched)
+        return replace(declared_policy(declared, candidate, chosen, formats), matched=file.matched)
     return replace(file, budgets=chosen)
 
 

@@ -25,16 +25,16 @@ from __future__ import annotations
 
 import difflib
 import math
-import tomllib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from parityscope.case.policy import DECLARED, OUTSIDE
 from parityscope.errors import ParityError
+from parityscope.plain_documents import read_toml_file
 from parityscope.records import Budget, Policy, Tolerance
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 __all__ = ["PolicyFile", "read_policy"]
@@ -53,20 +53,13 @@ class PolicyFile:
     samples: int | None = None
 
 
-def read_policy(path: Path, metrics: Collection[str]) -> PolicyFile:
-    """Reads a policy file; `metrics` are the numbers that a budget may be about.
+def read_policy(path: Path, metrics: Mapping[str, str]) -> PolicyFile:
+    """Reads a policy file; `metrics` are what a budget may be about, each "lower" or "higher" where better.
 
     Raises:
         ParityError: it cannot be read, or says something that has no meaning here.
     """
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        problem = f"the policy {path} cannot be read: {error.strerror}"
-        raise ParityError(problem, where=str(path), fix="give a .toml file") from error
-    except ValueError as error:  # of the syntax or the encoding
-        fix = 'write KEY = VALUE lines and [[budget]] tables, e.g. declared = "f16"'
-        raise ParityError(f"the policy is not TOML: {error}", where=str(path), fix=fix) from error
+    found = read_toml_file(path, "the policy")
     where = str(path)
     _check_keys(found, _FILE_KEYS, where)
     declared = _text(found, "declared", where, fix='write declared = "f16"')
@@ -90,7 +83,7 @@ def read_policy(path: Path, metrics: Collection[str]) -> PolicyFile:
     return PolicyFile(policy=policy, samples=_samples(found, where))
 
 
-def _budget(table: dict[str, Any], metrics: Collection[str], where: str) -> Budget:
+def _budget(table: dict[str, Any], metrics: Mapping[str, str], where: str) -> Budget:
     _check_keys(table, _BUDGET_KEYS, where)
     output = _text(table, "output", where, fix="name an output, or leave the key out for every output")
     where = f"{where} (output {output!r})" if output else where
@@ -115,7 +108,12 @@ def _budget(table: dict[str, Any], metrics: Collection[str], where: str) -> Budg
         close = difflib.get_close_matches(metric, list(metrics), n=1)
         fix = f"write {close[0]}" if close else f"use one of: {', '.join(sorted(metrics))}"
         raise ParityError(f"there is no metric {metric!r}", where=where, fix=fix)
-    return Budget(output=output, metric=metric, limit=_number(table, "limit", where), reason=reason)
+    limit = _number(table, "limit", where)
+    if limit < 0 and metrics[metric] == "lower":
+        raise ParityError(
+            f"limit = {limit:g} can never be met: {metric} is not negative", where=where, fix=_ADVICE["limit"]
+        )
+    return Budget(output=output, metric=metric, limit=limit, reason=reason)
 
 
 _ADVICE = {

@@ -30,11 +30,12 @@ __all__ = ["Reading", "Stream", "open_source"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """How DATA is to be read: stacked along axis 0, with which preprocessing, with which shapes for raw blobs."""
+    """How DATA is to be read: stacked along axis 0, with which preprocessing, shapes for raw blobs, bytes for a sample."""
 
     stacked: bool
     preprocess: str
     shapes: Mapping[str, tuple[int, ...]]
+    memory: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +109,9 @@ def _folder(model: Model, folder: Path, reading: Reading) -> tuple[str, Stored |
                     where=str(folder),
                     fix="add --preprocess file.py:function: (height, width, 3) uint8 RGB -> arrays by input name",
                 )
-            samples = read_images(found.files, reading.preprocess, [value.name for value in model.inputs])
+            samples = read_images(
+                found.files, reading.preprocess, [value.name for value in model.inputs], reading.memory
+            )
             return "images", Stream(origin=f"{count} images in {folder}, {reading.preprocess}", samples=samples)
 
 

@@ -13,7 +13,7 @@ from parityscope.checks import Proposal, Result
 from parityscope.checks._conversion import worst
 from parityscope.checks._reproducing import ORDER, refuted
 from parityscope.errors import ParityError
-from parityscope.prediction import FLOAT32_ROUNDING, margin_of
+from parityscope.expectation import FLOAT32_ROUNDING, margin_of
 from parityscope.records import Evidence
 
 if TYPE_CHECKING:

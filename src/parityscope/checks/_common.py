@@ -11,7 +11,7 @@ import numpy as np
 from parityscope.case.graph import constant_value, node_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
     import onnx_ir as ir
 
@@ -60,19 +60,18 @@ def leading(scene: Scene) -> list[Suspect]:
     return found[:_LEADING]
 
 
-def constants_of(scene: Scene, suspect: Suspect) -> Iterator[Constant]:
-    """The float constants that the nodes of a suspect's region read."""
-    members = set(suspect.region)
+def constants_of(scene: Scene, nodes: Container[str], *, most: float = math.inf) -> Iterator[Constant]:
+    """The float constants of at most so many elements that the nodes of these names read."""
     index = -1
     for node in scene.graph.graph:
         if node.op_type == "Constant":
             continue
         index += 1  # as in case.graph: Constant nodes do not count
-        if node_name(node, index) not in members:
+        if node_name(node, index) not in nodes:
             continue
         roles = _ROLES.get(node.op_type, ())
         for position, value in enumerate(node.inputs):
-            array = _float_constant(value)
+            array = _float_constant(value, most)
             if value is not None and array is not None:
                 role = roles[position] if position < len(roles) else "constant"
                 yield Constant(
@@ -118,8 +117,8 @@ def percent(share: float) -> str:
     return f"{100 * share:.3g} %"
 
 
-def _float_constant(value: ir.Value | None) -> np.ndarray | None:
+def _float_constant(value: ir.Value | None, most: float) -> np.ndarray | None:
     tensor = constant_value(value)
-    if tensor is None or not tensor.dtype.is_floating_point():
+    if tensor is None or not tensor.dtype.is_floating_point() or tensor.size > most:
         return None
     return np.asarray(tensor.numpy())

@@ -11,21 +11,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic.hypotheses import Context, hypotheses
-from parityscope.case.graph import constant_value, node_name
+from parityscope.case.graph import constant_value
 from parityscope.checks import Correction
 from parityscope.checks._readings import readings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     import onnx_ir as ir
 
     from parityscope.arithmetic import Format
     from parityscope.arithmetic.hypotheses import Rewrite
-    from parityscope.checks import Scene
     from parityscope.explanation import Explained
-    from parityscope.records import Suspect
 
     Arrays = Mapping[str, np.ndarray]
 
@@ -155,51 +152,60 @@ def beyond_range(tensor: str, storage: Format, *, clamped: bool) -> Correction |
     return Correction(words=words, model=edit)
 
 
-def computed_otherwise(scene: Scene, suspect: Suspect, best: Explained) -> Correction | None:
-    """The layer computes what an accepted hypothesis about it says; None where no layer was seen."""
-    lab = scene.lab
-    if lab is None:
+def computed_otherwise(best: Explained) -> Correction | None:
+    """The layer computes what a generated hypothesis says of it; None where a graph cannot say that."""
+    candidate = best.generated
+    if candidate is None or not (candidate.node or candidate.constants or candidate.behind or candidate.reads):
         return None
-    hypothesis = hypotheses()[best.hypothesis]
-
-    def value(of: ir.Value) -> np.ndarray:
-        held = constant_value(of)
-        return np.asarray(lab.forward(str(of.name), {}) if held is None else held.numpy(), np.float64)
+    words = f"computes {best.node} with this change: {best.words}"
+    if candidate.constants:
+        return with_constants(candidate.constants, words)
 
     def edit(model: ir.Model) -> None:
-        known, its = (np.asarray(side(suspect.site.tensor), np.float64) for side in (lab.reference, lab.candidate))
-        context = Context(model=model, candidate=its, replayed=known, value=value)
-        for node in _suspected(model, suspect, best.node):
-            if not hypothesis.applies(node, model.graph):
-                continue
-            for variant in hypothesis.variants(node, context):
-                if variant.rewrite is not None and _is(variant.words, best.words):
-                    _rewritten(model, node, variant.rewrite, best.parameter or 0.0)
-                    return
+        node = _making(model, candidate.step)
+        if node is not None and (candidate.node or candidate.reads is not None):
+            _change_node(node, candidate.node, candidate.reads)
+        for op_type, numbers in candidate.behind:
+            last = _making(model, candidate.output)
+            if last is not None:
+                _rewritten(model, last, _appending(op_type, numbers), 0.0)
 
-    return Correction(words=f"computes {best.node or suspect.site.node} with this change: {best.words}", model=edit)
+    return Correction(words=words, model=edit)
 
 
-def _suspected(model: ir.Model, suspect: Suspect, named: str) -> list[ir.Node]:
-    """The nodes of the suspect's region, the named one first; nodes without a name have other ones in a region's graph."""
-    region = {suspect.site.node, *suspect.region}
-    found = {node_name(node, index): node for index, node in _nodes(model)}
-    return [node for name, node in sorted(found.items(), key=lambda one: one[0] != named) if name in region]
+def _change_node(node: ir.Node, written: bytes, reads: tuple[int | None, ...] | None) -> None:
+    """Another operator or other attributes, reading other ones of its inputs."""
+    import onnx
+    import onnx_ir as ir
+
+    if reads is not None:
+        given = list(node.inputs)
+        node.resize_inputs(len(reads))
+        for place, index in enumerate(reads):
+            node.replace_input_with(place, None if index is None else given[index])
+    if written:
+        message = onnx.NodeProto()
+        message.ParseFromString(written)
+        del message.input[:]
+        other = ir.serde.deserialize_node(message)
+        node.op_type = other.op_type
+        node.attributes.clear()
+        node.attributes.update(other.attributes)
 
 
-def _is(pattern: str, words: str) -> bool:
-    """Whether `words` are `pattern` with some number for its parameter."""
-    head, mark, tail = pattern.partition("{parameter}")
-    return words == pattern if not mark else words.startswith(head) and words.endswith(tail)
+def _appending(op_type: str, numbers: tuple[float, ...]) -> Rewrite:
+    """Puts an operator behind what a node gives."""
 
+    def rewrite(model: ir.Model, node: ir.Node, _: float) -> None:
+        from parityscope.arithmetic.hypotheses._edits import behind, constant
 
-def _nodes(model: ir.Model) -> Iterator[tuple[int, ir.Node]]:
-    """The nodes with their topological index; Constant nodes do not count, as in case.graph."""
-    index = -1
-    for node in list(model.graph):
-        if node.op_type != "Constant":
-            index += 1
-            yield index, node
+        held = [
+            constant(model, np.array(one, np.float32), f"{node.outputs[0].name}::behind{i}")
+            for i, one in enumerate(numbers)
+        ]
+        behind(model, node, op_type, held)
+
+    return rewrite
 
 
 def _making(model: ir.Model, tensor: str) -> ir.Node | None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic.islands import not_honouring
-from parityscope.arithmetic.simulation import detype
-from parityscope.backends._onnxruntime import open_session
-from parityscope.prediction import FLOAT32_ROUNDING, margin_of
+from parityscope.arithmetic.simulation import arrange
+from parityscope.evaluation.simulating import open_simulation
+from parityscope.expectation import FLOAT32_ROUNDING, margin_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ class Distance:
     limit: float
 
     def explains(self, before: Distance) -> bool:
-        return self.error <= self.limit and self.error * _FALL <= before.error
+        return self.error <= self.limit and self.error * _FALL < before.error
 
 
 class MixedFile:
@@ -48,9 +48,7 @@ class MixedFile:
 
     def run(self, ignored: Sequence[Island], tensors: Sequence[str] = ()) -> Run:
         """The file as it is typed, but for the `ignored` islands."""
-        graph = detype(not_honouring(self.model.graph(), ignored)).model
-        outputs = [*self.named, *tensors]
-        return open_session(graph, outputs=outputs, optimization="disabled", folder=self.model.path.parent)
+        return open_simulation(arrange(not_honouring(self.model.graph(), ignored), None), [*self.named, *tensors])
 
     def distance(self, ignored: Sequence[Island]) -> Distance:
         """The worst sample's."""

@@ -12,7 +12,9 @@ from parityscope.checks._reproducing import apart
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Remains", "remains_of"]
+    from parityscope.checks import Bench
+
+__all__ = ["Remains", "remains_by_sample", "remains_of"]
 
 # Elements that are old and ought not to be. Chosen: four floats that are equal bit for bit are no chance, unless it is one
 # value over and over, which a saturated network gives too; two equally likely integers are equal sixteen times in a row once
@@ -35,6 +37,22 @@ class Remains:
     words: str
     start: int
     error: float
+
+
+def remains_by_sample(bench: Bench, output: str, limit: float) -> Iterator[tuple[int, float, Remains | None]]:
+    """Of each sample of the bench whose `output` is wrong: its place there, its error, and what of the output is old.
+
+    The error is infinite where nothing can be compared. Of the first sample nobody knows what came before.
+    """
+    previous: list[np.ndarray] = []
+    for place, index in enumerate(bench.samples):
+        reference, candidate = bench.reference(index).get(output), bench.candidate(index).get(output)
+        error = np.inf if reference is None or candidate is None else apart(reference, candidate)
+        if reference is None or candidate is None or reference.shape != candidate.shape:
+            yield place, error, None
+        elif error > limit:
+            yield place, error, remains_of(reference, candidate, previous, limit)
+        previous = [side for side in (candidate, reference) if side is not None]
 
 
 def remains_of(
@@ -101,6 +119,8 @@ def _tail(reference: np.ndarray, candidate: np.ndarray, previous: Sequence[np.nd
         wrong = int((right[start:] != found[start:]).sum())
         if wrong < (_FLOATS if found.dtype.kind == "f" and kind != "repeated" else _TELLING):
             continue
+        if kind == "repeated" and (right[start:] == right[-1]).all():
+            continue  # the right answer is one value there too: a wrong one was computed as well as not
         error = apart(right[:start], found[:start]) if start else 0.0
         if error <= limit:
             words = f"was never written: it is {whose} throughout" if kind != "before" else f"is {whose}"

@@ -16,7 +16,7 @@ from parityscope.checks import Result
 from parityscope.comparison import measure_pair
 from parityscope.comparison.rows import aligner
 from parityscope.errors import ParityError
-from parityscope.prediction import FLOAT32_ROUNDING, distance, margin_of
+from parityscope.expectation import FLOAT32_ROUNDING, distance, margin_of
 from parityscope.records import Evidence
 
 if TYPE_CHECKING:

@@ -1,7 +1,8 @@
 """Do both sides share a bug of the optimizer? The reference against the model as it stands, where reference and candidate agree.
 
-One inference tells in nearly every case that they do not. Where it is far off, the noise floor decides (`noise.noise_floor`): it
+One inference tells in nearly every case that they do not. Where it is far off, the noise floor decides (`expectation.expect`): it
 holds the unoptimized model against itself with its sums in several orders, and only what none of them moves is the optimizer's.
+It counts where the verdict may be another against the model as it stands: by as much as the sides are apart at most.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from parityscope.checks import Proposal, Result
 from parityscope.checks._common import number
-from parityscope.checks._reproducing import RUN_S, apart
+from parityscope.checks._reproducing import ORDER, RUN_S, apart
 from parityscope.comparison.rows import aligner
-from parityscope.noise import FAR, FLOAT32_ROUNDING, noise_floor
+from parityscope.expectation import FAR, FLOAT32_ROUNDING, margin_of
+from parityscope.expectation.expecting import expect
 from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
@@ -34,7 +36,8 @@ def shared_bug(scene: Scene, twice: Callable[[], Both], code: str, title: str) -
         claim="both sides share a bug of the reference's optimizer",
         change="run the model with the optimizer off, on the first sample",
         measure="relative L2 distance of its outputs from the reference's",
-        if_true=f"more than {number(FAR * FLOAT32_ROUNDING)}, and more than any order of the sums makes",
+        if_true=f"more than {number(FAR * FLOAT32_ROUNDING)}, more than any order of the sums makes, and with the measured error "
+        "more than the declared arithmetic",
         if_false="rounding",
         cost_s=2 * RUN_S,
         runs="reference",
@@ -51,21 +54,22 @@ def _tested(scene: Scene, twice: Callable[[], Both], experiment: Experiment, tit
     first = scene.inputs.indices[:1]
     moved: Mapping[str, float] = {}
     if far:
-        moved = noise_floor(
-            scene.model, scene.inputs, first, list(far), reference=lambda _, name: ours.get(name), align=align
+        moved = expect(
+            scene.model, scene.inputs, first, list(far), (), reference=lambda _, name: ours.get(name), align=align
         ).moved
     if not moved:
         worst = max(errors.values(), default=0.0)
         because = f"the model without its optimizer is {number(worst)} from the reference"
         because += ", which may be another order of the sums" if far else ""
-        return Result(
-            evidence=Evidence(experiment=experiment, outcome="refutes", before=0.0, after=worst, because=because)
-        )
+        return _refuted(experiment, worst, because)
     output = max(moved, key=lambda name: moved[name])
     because = (
         f"without its optimizer the model's {output} is {number(moved[output])} (relative L2) from the reference's, which no "
         "order of the sums makes"
     )
+    if not any(_matters(scene, name, size) for name, size in moved.items()):
+        because += f"; beside what {scene.declared} costs that changes no verdict"
+        return _refuted(experiment, moved[output], because)
     evidence = Evidence(experiment=experiment, outcome="supports", before=0.0, after=moved[output], because=because)
     finding = Finding(
         code=experiment.check,
@@ -86,3 +90,16 @@ def _tested(scene: Scene, twice: Callable[[], Both], experiment: Experiment, tit
         details={"shared": True, "between": moved[output]},
     )
     return Result(evidence=evidence, finding=finding)
+
+
+def _refuted(experiment: Experiment, after: float, because: str) -> Result:
+    return Result(evidence=Evidence(experiment=experiment, outcome="refutes", before=0.0, after=after, because=because))
+
+
+def _matters(scene: Scene, output: str, moved: float) -> bool:
+    """Whether the candidate, so much further from the model as it stands, may be beyond the declared arithmetic."""
+    pair = next(pair for pair in scene.outputs if pair.site.tensor == output)
+    measured = pair.value("rel_l2" if "rel_l2" in pair.measurements else "mismatch_share")
+    formats = ORDER[: ORDER.index(scene.declared) + 1] if scene.declared in ORDER else ()
+    allowed = max((pair.expected[name] * margin_of(name) for name in formats if name in pair.expected), default=0.0)
+    return measured + moved > allowed

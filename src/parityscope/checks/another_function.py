@@ -47,10 +47,10 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
     for suspect in leading(scene):
         explanation = scene.explanations.get(suspect.site.tensor)
         if explanation is not None and explanation.status == "explained" and explanation.by[0].family == "semantic":
-            yield _proposal(scene, suspect, explanation)
+            yield _proposal(suspect, explanation)
 
 
-def _proposal(scene: Scene, suspect: Suspect, explanation: Explanation) -> Proposal:
+def _proposal(suspect: Suspect, explanation: Explanation) -> Proposal:
     best = explanation.by[0]
     node = best.node or suspect.site.node
     experiment = Experiment(
@@ -69,7 +69,7 @@ def _proposal(scene: Scene, suspect: Suspect, explanation: Explanation) -> Propo
         test=lambda: Result(
             evidence=evidence,
             finding=_finding(suspect, explanation, best, evidence),
-            correction=computed_otherwise(scene, suspect, best),
+            correction=computed_otherwise(best),
         ),
     )
 

@@ -30,7 +30,8 @@ import numpy as np
 
 from parityscope.checks import Check, Example, Proposal, Result
 from parityscope.checks._common import number
-from parityscope.checks._reproducing import RUN_S, Misfit, misfit, refuted, supported
+from parityscope.checks._remains import remains_by_sample
+from parityscope.checks._reproducing import RUN_S, Misfit, limit_of, misfit, refuted, supported
 from parityscope.checks._rows import MOST_ALONE, Uneven, furthest, identical, is_open, parting, repeated
 from parityscope.errors import ParityError
 from parityscope.records import Experiment, Finding, OfferedRepair, Site
@@ -87,6 +88,9 @@ def _tested(scene: Scene, bench: Bench, rows: int, experiment: Experiment) -> Re
             return refuted(experiment, None, f"a changed batch cannot be run: {error.problem}")
     if found is None:
         return refuted(experiment, before, "every row gets one answer, whatever stands beside it", after=0.0)
+    if _is_old(scene, bench, found.output):
+        because = "what is wrong was there before or never written: rows that differ in that do not know of each other"
+        return refuted(experiment, before, because)
     alone = _alone(scene, bench, arrays, rows)
     after = alone if alone is not None and alone.explains(before) else None
     because = f"{found.words} at output {found.output}, row {found.row}: {number(found.error)} apart (relative L2)"
@@ -95,6 +99,13 @@ def _tested(scene: Scene, bench: Bench, rows: int, experiment: Experiment) -> Re
     evidence = supported(experiment, before, after or Misfit(error=found.error, over=math.inf), because)
     share = after.share(before) if after is not None else None
     return Result(evidence=evidence, finding=_finding(found, share, evidence))
+
+
+def _is_old(scene: Scene, bench: Bench, output: str) -> bool:
+    """Whether all that is wrong with an output is old, wherever it is known what came before (BND003)."""
+    seen = list(remains_by_sample(bench, output, limit_of(scene, output)))
+    found = [remains for _, _, remains in seen if remains is not None]
+    return bool(found) and all(remains is not None or place == 0 for place, _, remains in seen)
 
 
 def _built_in(bench: Bench, before: Misfit, again: tuple[int, Misfit], experiment: Experiment) -> Result:

@@ -31,8 +31,7 @@ import numpy as np
 from parityscope.checks import Check, Example
 from parityscope.checks._common import number
 from parityscope.checks._facts import fact
-from parityscope.noise import FLOAT32_ROUNDING
-from parityscope.prediction import margin_of
+from parityscope.expectation import FLOAT32_ROUNDING, margin_of
 from parityscope.records import Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from parityscope.case.policy import budgets_for
 from parityscope.checks import Check, Example
 from parityscope.checks._common import number, percent
 from parityscope.checks._facts import fact
-from parityscope.prediction import margin_of
+from parityscope.expectation import margin_of
 from parityscope.records import Budget, Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:

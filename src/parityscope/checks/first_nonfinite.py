@@ -7,7 +7,8 @@ How it shows: non-finite counts at the outputs; the first tensor in topological 
 inherited.
 
 How we test for it: the severed replay gives each tensor from the candidate's own inputs; an element that is not finite
-in the candidate and finite in the replay was born at that tensor.
+in the candidate and finite in the replay was born at that tensor. Where none was, the first tensor that has any although nothing
+that enters has: there the model's own arithmetic makes it of what the candidate hands over (the logarithm of a zero).
 
 What it is confused with: a maximum that hands on a NaN which the replay loses (MaxPool, ReduceMax): such places are left
 out, and the place where that NaN was born is told. It says where, not why. The range checks (RNG001, RNG002, RNG003) say why.
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from parityscope.checks import Scene
-    from parityscope.records import Suspect
+    from parityscope.records import Pair, Site, Suspect
 
 __all__ = ["CHECK"]
 
@@ -58,6 +59,9 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
     )
 
     def test() -> Result:
+        onset = None if born else _onset(scene)
+        if onset is not None:
+            return _made_of_numbers(scene, experiment, onset, len(lost))
         if not born:
             because = (
                 f"{len(lost)} tensors hold NaN or Inf that the reference has not, and none is born where we could see"
@@ -94,6 +98,61 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
     yield Proposal(experiment=experiment, test=test)
 
 
+def _onset(scene: Scene) -> Pair | None:
+    """The first tensor with NaN or Inf of the candidate's alone, if all that enters it was seen and is finite."""
+    for pair in sorted(scene.tensors.values(), key=lambda one: one.site.index):
+        if pair.nonfinite_candidate:
+            entering = _entering(scene, pair.site)
+            clean = all(name in scene.tensors and not scene.tensors[name].nonfinite_candidate for name in entering)
+            return pair if clean else None
+    return None
+
+
+def _entering(scene: Scene, site: Site) -> set[str]:
+    """The computed tensors that a node reads."""
+    reads = (
+        value
+        for node in scene.graph.graph
+        if any(output.name == site.tensor for output in node.outputs)
+        for value in node.inputs
+    )
+    return {str(value.name) for value in reads if value is not None and value.producer() is not None}
+
+
+def _made_of_numbers(scene: Scene, experiment: Experiment, pair: Pair, lost: int) -> Result:
+    """The finding where the reference arithmetic makes NaN or Inf too, of what the candidate hands over."""
+    count, site = pair.nonfinite_candidate, pair.site
+    zeros = [(name, found) for name in sorted(_entering(scene, site)) if (found := _vanished(scene, name))]
+    said = "".join(f"; {name!r} is 0 in {found} elements that are none in the reference" for name, found in zeros)
+    because = f"{count} elements begin at {site.tensor}, where everything that enters is finite{said}; {lost} tensors hold any"
+    evidence = Evidence(
+        experiment=experiment, outcome="supports", before=float(lost), after=float(count), because=because
+    )
+    finding = Finding(
+        code=_CODE,
+        title="NaN or Inf begins here",
+        role="contributing",
+        claim=f"NaN or Inf begins at {site.op_type} {site.node} (tensor {site.tensor!r}), {count} elements: {site.op_type} "
+        f"itself makes them of the numbers that reach it{said}.",
+        confidence=1.0,
+        confidence_from="counted, not estimated",
+        site=site,
+        share=None,
+        evidence=(evidence,),
+        repairs=(OfferedRepair(repair="keep_in_fp32", text=f"keep what computes the inputs of {site.node} in FP32"),),
+        details={"elements": count, "tensors": lost, "zeros": dict(zeros)},
+    )
+    return Result(evidence=evidence, finding=finding)
+
+
+def _vanished(scene: Scene, name: str) -> int:
+    """How many elements of a tensor are zero in the candidate and not in the reference."""
+    if scene.lab is None:
+        return 0
+    known, found = scene.lab.reference(name), scene.lab.candidate(name)
+    return int(np.count_nonzero((found == 0) & (known != 0))) if known.shape == found.shape else 0
+
+
 def _hands_on(scene: Scene, suspect: Suspect) -> bool:
     """Whether it is a maximum of elements that hold NaN already.
 
@@ -102,14 +161,8 @@ def _hands_on(scene: Scene, suspect: Suspect) -> bool:
     """
     if suspect.site.op_type not in NAN_DEPENDENT:
         return False
-    entering = {
-        str(value.name)
-        for node in scene.graph.graph
-        if any(output.name == suspect.site.tensor for output in node.outputs)
-        for value in node.inputs
-        if value is not None
-    }
-    return any(scene.tensors[name].nonfinite_candidate for name in entering & set(scene.tensors))
+    entering = _entering(scene, suspect.site) & set(scene.tensors)
+    return any(scene.tensors[name].nonfinite_candidate for name in entering)
 
 
 _CHAIN = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1,8] y) {
@@ -139,6 +192,14 @@ _HANDING_ON = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,1,8] x) => 
   b = Where(some, nan, best)
   y = Tanh(b)
 }"""
+# A product that is 0 in half precision, and its logarithm: nothing is born there that the model would not make itself.
+_UNDERFLOW = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1,8] y) {
+  k = Constant<value_float = 0.00001>()
+  a = Mul(x, k)
+  s = Mul(a, k)
+  l = Log(s)
+  y = Neg(l)
+}"""
 _X = np.linspace(-1, 1, 8, dtype=np.float32).reshape(1, 8)
 
 
@@ -157,6 +218,7 @@ CHECK = Check(
         Example(
             model=_POOLED, inputs={"x": _X.reshape(1, 1, 8)}, candidate="ort", candidate_model=_HANDING_ON, site="a"
         ),
+        Example(model=_UNDERFLOW, inputs={"x": np.abs(_X) + np.float32(0.1)}, candidate="sim:f16", site="l"),
     ),
     holds_not=(Example(model=_CHAIN, inputs={"x": _X}, fault=("b", lambda array: array * np.float32(1.5))),),
 )

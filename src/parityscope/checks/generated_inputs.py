@@ -23,44 +23,54 @@ import numpy as np
 
 from parityscope.checks import Check, Example
 from parityscope.checks._facts import fact
-from parityscope.records import Experiment, Finding, OfferedRepair
+from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from parityscope.case import Inputs
     from parityscope.checks import Proposal, Scene
-    from parityscope.records import Evidence
 
-__all__ = ["CHECK"]
+__all__ = ["CHECK", "findings_about"]
 
 _CODE = "DAT001"
 
 
 def _propose(scene: Scene) -> Iterator[Proposal]:
-    if not scene.inputs.generated:
-        return
-    experiment = Experiment(
-        check=_CODE,
-        claim="the samples are generated, not real",
-        change="none",
-        measure="where the samples came from",
-        if_true="generated",
-        if_false="given by the user",
-    )
-    yield fact(experiment, scene.inputs.origin, lambda evidence: _finding(scene, evidence))
+    if scene.inputs.generated:
+        origin = scene.inputs.origin
+        yield fact(_EXPERIMENT, origin, lambda evidence: _finding(scene.inputs, evidence))
 
 
-def _finding(scene: Scene, evidence: Evidence) -> Finding:
+def findings_about(inputs: Inputs) -> tuple[Finding, ...]:
+    """What a reader of any result must know of the samples that it rests on: that they are not real, if they are not."""
+    if not inputs.generated:
+        return ()
+    evidence = Evidence(experiment=_EXPERIMENT, outcome="supports", before=0.0, after=1.0, because=inputs.origin)
+    return (_finding(inputs, evidence),)
+
+
+_EXPERIMENT = Experiment(
+    check=_CODE,
+    claim="the samples are generated, not real",
+    change="none",
+    measure="where the samples came from",
+    if_true="generated",
+    if_false="given by the user",
+)
+
+
+def _finding(inputs: Inputs, evidence: Evidence) -> Finding:
     return Finding(
         code=_CODE,
         title="The inputs were generated, not real",
         role="information",
-        claim=f"No data was given: {scene.inputs.origin}. Verdicts on such inputs need not hold on real ones.",
+        claim=f"No data was given: {inputs.origin}. Verdicts on such inputs need not hold on real ones.",
         confidence=1.0,
         confidence_from="a fact about the command",
         evidence=(evidence,),
         repairs=(OfferedRepair(repair="real_inputs", text="give real samples", command="--inputs samples/"),),
-        details={"seed": scene.inputs.seed},
+        details={"seed": inputs.seed},
     )
 
 

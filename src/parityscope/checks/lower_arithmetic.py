@@ -6,8 +6,10 @@ default switch (TF32 on NVIDIA GPUs, BF16 on CPUs with AMX), a converted file, o
 How it shows: the error is spread over all layers, each a little, with the size that the coarser format predicts.
 
 How we test for it: the error that each format's rounding causes at each output is predicted by simulating it on these
-samples. The smallest format whose prediction covers the measured error is the output's grade; a grade coarser than
-the declared arithmetic is the claim. An error that none covers acquits them: each is refuted, with how much too small it is.
+samples. Where only formats coarser than the declared arithmetic cover the measured error, one of them is the claim: what the
+layers were seen to compute in, else the nearest in size. What leaves an output unexplained, is not what the layers show, or
+stands beside layers that explain the error is not called the cause. An error that none covers acquits them: each is
+refuted, with how much too small it is.
 
 What it is confused with: a small bug at one place (then one suspect holds most of the share); an ill-conditioned
 network that amplifies FP32 noise (then the FP32 floor, measured on equivalent reference runs, is high too).
@@ -20,15 +22,16 @@ Sources: residual sizes by format: numerics notes in docs/numerics.md; simulatio
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.checks import Check, Correction, Example, Proposal, Result
-from parityscope.checks._common import number
+from parityscope.checks._common import leading, number
 from parityscope.checks._examples import PRODUCTS, product_arrays
 from parityscope.checks._facts import fact
-from parityscope.prediction import margin_of
+from parityscope.expectation import margin_of
 from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
@@ -57,22 +60,54 @@ def _accused(scene: Scene) -> Iterator[Proposal]:
     coarser = [pair for pair in scene.outputs if _is_coarser(pair.grade, scene.declared)]
     if not coarser or scene.verdict != "beyond":
         return
-    worst = max(coarser, key=lambda pair: _ORDER.index(str(pair.grade)))
+    named = _nearest(coarser, _seen(scene) or set(_ORDER), scene.declared)
+    worst = max(coarser, key=lambda pair: _measured(pair) / (pair.expected.get(scene.declared) or math.inf))
     experiment = Experiment(
         check=_CODE,
-        claim=f"the candidate computes in {worst.grade}, not in {scene.declared}",
+        claim=f"the candidate computes in {named}, not in {scene.declared}",
         change="none: simulate each format's rounding on the same samples",
-        measure=f"{_QUANTITIES[_metric(worst)]} predicted for {worst.grade} at output {worst.site.tensor}",
+        measure=f"{_QUANTITIES[_metric(worst)]} predicted for {named} at output {worst.site.tensor}",
         if_true="it covers the measured error, and no single place holds most of it",
         if_false="it does not",
     )
-    expected = worst.expected.get(str(worst.grade), float("nan"))
     because = (
-        f"measured {number(_measured(worst))}; predicted {number(expected)} for {worst.grade} and "
-        f"{number(worst.expected.get(scene.declared, float('nan')))} for {scene.declared}"
+        f"measured {number(_measured(worst))}; predicted {number(worst.expected.get(named, math.nan))} for {named} and "
+        f"{number(worst.expected.get(scene.declared, math.nan))} for {scene.declared}"
     )
-    granted = Correction(words=f"grants the candidate {worst.grade}", declared=str(worst.grade))
-    yield fact(experiment, because, lambda evidence: _finding(scene, worst, evidence), granted)
+    granted = Correction(words=f"grants the candidate {named}", declared=named)
+    yield fact(experiment, because, lambda evidence: _finding(scene, worst, named, evidence), granted)
+
+
+def _nearest(pairs: list[Pair], among: set[str], declared: str) -> str:
+    """Of the formats that cover all of these outputs, those `among` them first, the one nearest to their errors."""
+    coarser = [name for name in _ORDER if _is_coarser(name, declared)]
+    covering = [name for name in coarser if all(_covers(name, pair) for pair in pairs)]
+    covering = covering or [max((str(pair.grade) for pair in pairs), key=_ORDER.index)]
+
+    def distance(name: str) -> float:
+        return sum(abs(math.log(_measured(pair) / pair.expected[name])) for pair in pairs if pair.expected.get(name))
+
+    return min([name for name in covering if name in among] or covering, key=distance)
+
+
+def _seen(scene: Scene) -> set[str]:
+    """The coarser formats that most of the introduced error is known to come from, layer by layer; none where that is not known.
+
+    What one layer introduced may be explained by several formats: then it speaks for each.
+    """
+    weights: dict[str, float] = {}
+    for suspect in leading(scene):
+        explanation = scene.explanations.get(suspect.site.tensor)
+        if explanation is None or explanation.status != "explained" or explanation.by[0].family != "arithmetic":
+            continue
+        for name in {each.hypothesis.partition("_")[0] for each in explanation.by}:
+            if _is_coarser(name, scene.declared):
+                weights[name] = weights.get(name, 0.0) + suspect.introduced**2
+    return {name for name, weight in weights.items() if weight == max(weights.values())}
+
+
+def _covers(name: str, pair: Pair) -> bool:
+    return _measured(pair) <= margin_of(name) * pair.expected.get(name, 0.0)
 
 
 def _acquitted(scene: Scene) -> Iterator[Proposal]:
@@ -104,32 +139,40 @@ def _refuting(experiment: Experiment, measured: float, because: str) -> Proposal
     return Proposal(experiment=experiment, test=lambda: Result(evidence=evidence))
 
 
-def _finding(scene: Scene, worst: Pair, evidence: Evidence) -> Finding:
-    expected = worst.expected.get(str(worst.grade), 0.0)
+def _finding(scene: Scene, worst: Pair, named: str, evidence: Evidence) -> Finding:
+    expected = worst.expected.get(named, 0.0)
     measured = _measured(worst)
     ratio = min(measured, expected) / max(measured, expected) if measured and expected else 0.0
-    shares = [one.share or 0.0 for one in scene.localization.suspects] if scene.localization else []
-    diffuse = max(shares, default=0.0) < _ONE_PLACE
+    alone = not _elsewhere(scene) and (_seen(scene) or {named}) >= {named}
+    alone = alone and all(_covers(named, pair) for pair in scene.outputs if pair.verdict == "beyond")
     return Finding(
         code=_CODE,
         title="The outputs look like a coarser arithmetic than the one declared",
-        role="cause" if diffuse else "contributing",
-        claim=f"{scene.declared} is declared, and the error has the size of {worst.grade} rounding: {evidence.because}.",
-        confidence=ratio if diffuse else ratio / 2,
+        role="cause" if alone else "contributing",
+        claim=f"{scene.declared} is declared, and the error has the size of {named} rounding: {evidence.because}.",
+        confidence=ratio if alone else ratio / 2,
         confidence_from="the smaller over the larger of measured and predicted error"
-        + ("" if diffuse else ", halved because one place holds most of the error"),
+        + ("" if alone else ", halved because that is not all that is seen"),
         # Where no layer was seen, size is all that speaks for it: whatever reproduces the outputs goes first.
-        share=1.0 if diffuse and scene.localization else None,
+        share=1.0 if alone and scene.localization else None,
         evidence=(evidence,),
         repairs=(
             OfferedRepair(
                 repair="declare",
-                text=f"if {worst.grade} is meant, declare it; else switch it off in the runtime",
-                command=f"--declared {worst.grade}",
+                text=f"if {named} is meant, declare it; else switch it off in the runtime",
+                command=f"--declared {named}",
             ),
         ),
-        details={"grade": worst.grade, "expected": dict(worst.expected), "measured": measured},
+        details={"grade": named, "expected": dict(worst.expected), "measured": measured},
     )
+
+
+def _elsewhere(scene: Scene) -> bool:
+    """Whether one place, or layers that are known to compute another function, hold most of the error."""
+    suspects = scene.localization.suspects if scene.localization else ()
+    shares = {one.site.tensor: one.share or 0.0 for one in suspects}
+    wrong = (name for name, found in scene.explanations.items() if found.status == "explained" and found.is_bug)
+    return max(shares.values(), default=0.0) >= _ONE_PLACE or sum(shares.get(name, 0.0) for name in wrong) >= _ONE_PLACE
 
 
 def _metric(pair: Pair) -> str:

@@ -27,7 +27,7 @@ import numpy as np
 from parityscope.case.policy import budgets_for
 from parityscope.checks import Check, Example, Proposal, Result
 from parityscope.checks._common import number, percent
-from parityscope.prediction import margin_of
+from parityscope.expectation import margin_of
 from parityscope.records import Budget, Evidence, Experiment, Finding, OfferedRepair, Tolerance
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ import numpy as np
 from parityscope.checks import Check, Example
 from parityscope.checks._common import number
 from parityscope.checks._facts import fact
-from parityscope.noise import FLOAT32_ROUNDING
+from parityscope.expectation import FLOAT32_ROUNDING
 from parityscope.records import Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:

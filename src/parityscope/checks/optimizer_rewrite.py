@@ -33,7 +33,7 @@ from parityscope.checks._common import number
 from parityscope.checks._examples import PRODUCTS, product_arrays
 from parityscope.checks._reproducing import RUN_S, Misfit, misfit, refuted, supported
 from parityscope.errors import ParityError
-from parityscope.prediction import FLOAT32_ROUNDING
+from parityscope.expectation import FLOAT32_ROUNDING
 from parityscope.records import Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:

@@ -50,7 +50,7 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
     if scene.lab is None:
         return
     for suspect in leading(scene):
-        for constant in constants_of(scene, suspect):
+        for constant in constants_of(scene, frozenset(suspect.region)):
             if float(np.abs(constant.values).max(initial=0.0)) > scene.storage.largest:
                 yield _proposal(scene, scene.lab, suspect, constant)
 

@@ -28,7 +28,7 @@ import numpy as np
 from parityscope.checks import Check, Example, Proposal, Result
 from parityscope.checks._common import number
 from parityscope.checks._correcting import without_old
-from parityscope.checks._remains import Remains, remains_of
+from parityscope.checks._remains import Remains, remains_by_sample
 from parityscope.checks._reproducing import Misfit, apart, bad_samples, limit_of, refuted, supported
 from parityscope.records import Experiment, Finding, OfferedRepair, Site
 
@@ -79,17 +79,11 @@ def _tested(scene: Scene, bench: Bench, output: str, experiment: Experiment) -> 
     limit = limit_of(scene, output)
     found: list[Remains] = []
     before = Misfit(error=0.0, over=0.0)
-    for place, index in enumerate(bench.samples):
-        reference, candidate = bench.reference(index).get(output), bench.candidate(index).get(output)
-        if reference is None or candidate is None or reference.shape != candidate.shape:
-            return refuted(experiment, None, f"sample {index} has no output to compare")
-        error = apart(reference, candidate)
-        if error <= limit:
-            continue
-        remains = remains_of(reference, candidate, _old(bench, output, place), limit)
+    for place, error, remains in remains_by_sample(bench, output, limit):
         # Nothing came before the first sample: what its buffer held is anybody's guess.
         if remains is None and place > 0:
-            return refuted(experiment, Misfit(error=error, over=error / limit), f"sample {index} is wrong and new")
+            because = f"sample {bench.samples[place]} is wrong and new, or cannot be compared"
+            return refuted(experiment, Misfit(error=error, over=error / limit), because)
         if remains is not None:
             found.append(remains)
             before = max(before, Misfit(error=error, over=error / limit), key=lambda one: one.error)
@@ -117,15 +111,6 @@ def _same_throughout(bench: Bench, output: str, limit: float) -> bool:
     first, *others = (bench.candidate(index)[output] for index in bench.samples)
     wrong = apart(bench.reference(bench.samples[0])[output], first) > limit
     return wrong and all(apart(first, other) <= limit for other in others)
-
-
-def _old(bench: Bench, output: str, place: int) -> list[np.ndarray]:
-    """What may have stayed from the sample before: the candidate's own output, and the reference's."""
-    if place == 0:
-        return []
-    previous = bench.samples[place - 1]
-    sides = bench.candidate(previous), bench.reference(previous)
-    return [side[output] for side in sides if output in side]
 
 
 def _elsewhere(scene: Scene, output: str) -> str:

@@ -29,7 +29,7 @@ from parityscope.checks._common import number
 from parityscope.comparison import measure_pair, measurements
 from parityscope.comparison.tolerance import count_outside
 from parityscope.errors import ParityError
-from parityscope.prediction import distance, margin_of
+from parityscope.expectation import distance, margin_of
 from parityscope.records import Budget, Evidence, Experiment, Finding, OfferedRepair, Tolerance
 
 if TYPE_CHECKING:

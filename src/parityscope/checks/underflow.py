@@ -31,7 +31,7 @@ import numpy as np
 from parityscope.arithmetic import round_to
 from parityscope.checks import Check, Example, Proposal, Result
 from parityscope.checks._common import EXPLAINED, constants_of, explained_share, number, percent
-from parityscope.records import Evidence, Experiment, Finding, OfferedRepair, Suspect
+from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,12 +64,11 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
 def _small_constants(scene: Scene) -> Iterator[tuple[str, Constant]]:
     """Constants that lose digits in the format, with the tensor that reads each; those that vanish first."""
     found = {}
-    for tensor, site in scene.places.items():
-        region = Suspect(site=site, introduced=0.0, inherited=0.0, gain=0.0, region=(site.node,))
-        for constant in constants_of(scene, region):
-            size = np.abs(constant.values[constant.values != 0])
-            if 0 < constant.values.size <= _SMALL_CONSTANT and size.size and size.min() < scene.storage.smallest_normal:
-                found[constant.name] = (float(size.min()), tensor, constant)
+    tensors = {site.node: tensor for tensor, site in scene.places.items()}
+    for constant in constants_of(scene, tensors, most=_SMALL_CONSTANT):
+        size = np.abs(constant.values[constant.values != 0])
+        if size.size and size.min() < scene.storage.smallest_normal:
+            found[constant.name] = (float(size.min()), tensors[constant.node], constant)
     for _, tensor, constant in sorted(found.values(), key=lambda one: one[0]):
         yield tensor, constant
 

@@ -7,7 +7,8 @@ How it shows: the layer introduces error above its noise floor, and no arithmeti
 that error's vector.
 
 How we test for it: every hypothesis about the layer is computed on the candidate's own inputs and regressed; none was
-accepted. What is left is described by where in the tensor it lies.
+accepted. What is left is described by where in the tensor it lies. The hypothesis that comes nearest is told in the claim
+where it explains nine tenths of the error; below that it says nothing about the cause and stands with the experiment alone.
 
 What it is confused with: an arithmetic that is not in the list, such as a fast approximation of exp or Winograd's
 convolution in reduced precision: their errors are small, near the floor, and spread evenly; data that was changed
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Example, Proposal, Result
-from parityscope.checks._common import leading, percent
+from parityscope.checks._common import EXPLAINED, leading, percent
 from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ __all__ = ["CHECK"]
 
 _CODE = "FUS003"
 _TITLE = "No known arithmetic or function explains this layer"
+_NOTHING = "no arithmetic and no other function of it that is known explains that"
 
 
 def _propose(scene: Scene) -> Iterator[Proposal]:
@@ -52,7 +54,8 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
 
 
 def _proposal(suspect: Suspect, explanation: Explanation) -> Proposal:
-    best = max((0.0, *(each.share or 0.0 for each in explanation.rejected)))
+    nearest = max(explanation.rejected, key=lambda each: each.share or 0.0, default=None)
+    best = max(0.0, nearest.share or 0.0) if nearest else 0.0
     experiment = Experiment(
         check=_CODE,
         claim=f"{suspect.site.node} computes something that no hypothesis predicts",
@@ -61,23 +64,22 @@ def _proposal(suspect: Suspect, explanation: Explanation) -> Proposal:
         if_true="none reaches 0.99 (0.9 behind a rounding) with every channel at the floor",
         if_false="one does",
     )
-    nearest = explanation.rejected[0].words if explanation.rejected else "none applied"
-    told = f"the nearest, {nearest}, explains {percent(best)}" if best > 0.0 else "no hypothesis explains any of it"
-    because = told + (f"; {explanation.left}" if explanation.left else "")
-    evidence = Evidence(experiment=experiment, outcome="supports", before=0.0, after=best, because=because)
+    left = f"; {explanation.left}" if explanation.left else ""
+    told = f"the nearest, {nearest.words}, explains {percent(best)}" if nearest and best > 0.0 else _NOTHING
+    evidence = Evidence(experiment=experiment, outcome="supports", before=0.0, after=best, because=told + left)
+    claim = (told if best >= EXPLAINED else _NOTHING) + left
     return Proposal(
-        experiment=experiment, test=lambda: Result(evidence=evidence, finding=_finding(suspect, evidence, best))
+        experiment=experiment, test=lambda: Result(evidence=evidence, finding=_finding(suspect, claim, evidence, best))
     )
 
 
-def _finding(suspect: Suspect, evidence: Evidence, best: float) -> Finding:
+def _finding(suspect: Suspect, told: str, evidence: Evidence, best: float) -> Finding:
     return Finding(
         code=_CODE,
         title=_TITLE,
         # It says that something is wrong here and not what, so that a check that knows more stands before it.
         role="contributing",
-        claim=f"{suspect.site.node} ({suspect.site.op_type}) computes something else than the model says: "
-        f"{evidence.because}.",
+        claim=f"{suspect.site.node} ({suspect.site.op_type}) computes something else than the model says: {told}.",
         confidence=max(0.0, min(1.0, 1.0 - best)),
         confidence_from="one minus the best share that any hypothesis explains",
         site=suspect.site,

@@ -12,8 +12,8 @@ agree within the FP32 noise floor. Where they do not and the candidate agrees wi
 where rounding that the reference leaves out is as large as the candidate's error, that is.
 
 Where the sides agree and may be one runtime, they may share a bug of its optimizer: the model is run without it on the first
-sample. What is then far beyond rounding, and is not what another order of the sums makes, is told, and the study is
-incomplete: whether the candidate is right was not judged.
+sample. What is then far beyond rounding, is not what another order of the sums makes, and together with the measured error is
+more than the declared arithmetic makes, is told, and the study is incomplete: whether the candidate is right was not judged.
 
 What it is confused with: a candidate in a lower precision than it declares (ACC001): there the references agree.
 
@@ -36,7 +36,7 @@ from parityscope.checks._common import number
 from parityscope.checks._reproducing import RUN_S, apart, limit_of
 from parityscope.checks._sharing import shared_bug
 from parityscope.errors import ParityError
-from parityscope.prediction import FLOAT32_ROUNDING, margin_of
+from parityscope.expectation import FLOAT32_ROUNDING, margin_of
 from parityscope.records import Budget, Evidence, Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:

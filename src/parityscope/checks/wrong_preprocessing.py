@@ -50,8 +50,7 @@ from parityscope.checks._preprocessing.tokens import token_steps, tokens_of
 from parityscope.checks._reproducing import NEAR, nonsense_fits, wrong_samples
 from parityscope.comparison.rows import aligner
 from parityscope.errors import ParityError
-from parityscope.noise import FLOAT32_ROUNDING
-from parityscope.prediction import margin_of
+from parityscope.expectation import FLOAT32_ROUNDING, margin_of
 from parityscope.records import Evidence, Experiment, Finding
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ stdout carries the result, stderr progress (on a terminal only) and one summary 
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from typing import TYPE_CHECKING
@@ -19,24 +20,42 @@ __all__ = ["guarded", "main"]
 
 def main(arguments: list[str] | None = None) -> None:
     """Runs `parityscope`, turning every way it can end into an exit code."""
+    from parityscope.cli._streams import standard_streams
     from parityscope.cli._supervise import supervised
 
     words = sys.argv[1:] if arguments is None else arguments
-    sys.exit(supervised(lambda: _run(words)))
+    if not os.environ.get("SOURCE_DATE_EPOCH", "0").lstrip("-").isdecimal():
+        del os.environ["SOURCE_DATE_EPOCH"]  # numpy and scipy end with an error of their own when they are imported
+    with standard_streams():
+        status = supervised(lambda: _run(words))
+    sys.exit(status)
 
 
 def _run(words: list[str]) -> int:
-    from parityscope.cli._app import command
+    def work() -> object:
+        from parityscope.cli._app import command
 
-    return guarded(lambda: command()(args=words, prog_name="parityscope", standalone_mode=False))
+        sys.stdout.flush()  # nothing is begun whose result could not be told
+        return command()(args=words, prog_name="parityscope", standalone_mode=False)
+
+    from parityscope.cli._output import release_claims
+
+    try:
+        return guarded(work)
+    finally:
+        release_claims()
 
 
 def guarded(work: Callable[[], object]) -> int:
     """The exit code of `work`, whatever way it ends; what a user must know is said on stderr."""
     import typer
 
+    from parityscope.cli._streams import ReaderGoneError
+    from parityscope.cli._supervise import without_verdict
+
     try:
         status = work()
+        sys.stdout.flush()
     except ParityError as error:
         print(f"parityscope: {error}", file=sys.stderr)
         return Exit.UNUSABLE
@@ -44,8 +63,10 @@ def guarded(work: Callable[[], object]) -> int:
         return error.exit_code
     except (typer.Abort, KeyboardInterrupt) as interrupt:
         return _interrupted(interrupt.__cause__)
-    except BrokenPipeError:  # whoever read has gone; the verdict that was not told must not pass for "within"
+    except ReaderGoneError:  # the verdict that was not told must not pass for "within"
         return Exit.INTERRUPTED
+    except SystemExit as error:  # a runtime's or a plug-in's, and no verdict of ours
+        return without_verdict(f"something called exit({error.code if error.code is not None else ''})")
     except OSError as error:
         print(f"parityscope: {error.strerror or error}\n  where: {error.filename or ''}", file=sys.stderr)
         print("  fix:   check free disk space and permissions", file=sys.stderr)
@@ -54,7 +75,9 @@ def guarded(work: Callable[[], object]) -> int:
         return _usage(error) or _bug()
     if status == Exit.INTERRUPTED:  # newer versions of typer make this of an interrupt that nobody caught
         return _interrupted(None)
-    return status if isinstance(status, int) else Exit.WITHIN
+    if not isinstance(status, int):
+        return without_verdict(f"a command gave {status!r} for an exit code")
+    return status
 
 
 def _interrupted(cause: BaseException | None) -> int:

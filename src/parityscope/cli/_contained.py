@@ -23,23 +23,27 @@ def contained(work: Callable[[], int], log: Path, title: str) -> int:
     """The exit code of `work`, run in a child process where that is possible; it writes to `log`.
 
     Raises:
-        ParityError: the child died of a signal.
+        ParityError: the child died of a signal, or ended without a verdict.
     """
     if not hasattr(os, "fork") or os.environ.get("PARITYSCOPE_NO_FORK"):
         return work()
     from parityscope.cli import guarded
 
-    _, status = os.waitpid(forked(lambda: guarded(work)), 0)
-    if os.WIFEXITED(status):
-        return os.WEXITSTATUS(status)
+    child = forked(lambda: guarded(work))
+    _, status = os.waitpid(child.number, 0)
+    verdict = child.verdict()
+    if verdict is not None:
+        return verdict
     from parityscope.backends._process import last_words
 
     words = ""
     if log.exists():
         with log.open("rb") as opened:
             words = last_words(opened)
+    crashed = os.WIFSIGNALED(status)
+    how = f"was killed by {signal.Signals(os.WTERMSIG(status)).name}" if crashed else "ended without a verdict"
     raise ParityError(
-        f"{title} crashed: its process was killed by {signal.Signals(os.WTERMSIG(status)).name}",
+        f"{title} crashed: its process {how}",
         where=words,
         fix="look at the node in its last words; another version, --settle, or a build without plugins may do; "
         "--keep-log FILE keeps all of the log for a report to NVIDIA",

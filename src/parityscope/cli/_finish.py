@@ -13,7 +13,9 @@ from urllib.parse import quote
 import typer
 
 from parityscope.cli._output import terminal
+from parityscope.cli._streams import print_drawn
 from parityscope.errors import EXIT_OF, Exit
+from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -67,8 +69,8 @@ def finish(
 def write_study(folder: Path, document: dict[str, Any], as_html: Callable[[Mapping[str, Any]], str]) -> None:
     """Writes the two files that every study has."""
     text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False)
-    (folder / "study.json").write_text(text, encoding="utf-8")
-    (folder / "report.html").write_text(as_html(document), encoding="utf-8")
+    write_whole(folder / "study.json", text)
+    write_whole(folder / "report.html", as_html(document))
 
 
 def show(document: dict[str, Any], format_name: str, *, ladder: bool = False) -> None:
@@ -77,7 +79,11 @@ def show(document: dict[str, Any], format_name: str, *, ladder: bool = False) ->
 
     if format_name == "text":
         width, color = terminal()
-        print(as_text.render(document, width=width, color=color, ladder=ladder))
+        text = as_text.render(document, width=width, color=color, ladder=ladder) + "\n"
+        if color:
+            print_drawn(text)
+        else:
+            print(text, end="")
     else:
         print(renderer(format_name).render(document))
 

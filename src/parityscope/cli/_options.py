@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
-import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from parityscope.cli._streams import show_progress
 from parityscope.errors import ParityError
+from parityscope.private_folders import scratch_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -172,7 +173,7 @@ def formats_of(text: str) -> list[str]:
 @contextlib.contextmanager
 def spool() -> Iterator[Path]:
     """A scratch folder for samples that can be read only once."""
-    with tempfile.TemporaryDirectory(prefix="parityscope-spool-") as folder:
+    with scratch_folder("spool") as folder:
         yield Path(folder)
 
 
@@ -190,7 +191,6 @@ def progress_for(*, quiet: bool) -> Progress:
         return silent
 
     def show(what: str, step: int, steps: int) -> None:
-        end = "\n" if step >= steps else ""
-        print(f"\r\x1b[K{what} {step}/{steps}", end=end, file=sys.stderr, flush=True)
+        show_progress(f"{what} {step}/{steps}", last=step >= steps)
 
     return show

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shlex
 import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
+from parityscope.cli._streams import print_drawn
 from parityscope.errors import ParityError
+from parityscope.private_folders import open_lock
 from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
@@ -17,10 +20,19 @@ if TYPE_CHECKING:
 
     from parityscope.report.forms import Forms
 
-__all__ = ["check_model_file", "check_report_file", "command_line", "hand_over", "terminal"]
+__all__ = [
+    "check_model_file",
+    "claim_file",
+    "claim_report",
+    "command_line",
+    "hand_over",
+    "release_claims",
+    "terminal",
+]
 
 _FORMATS_OF_SUFFIXES = {".html": "html", ".json": "json", ".txt": "text"}
 _WIDEST = 140  # columns; longer lines are hard to read (chosen)
+_claims: dict[Path, int] = {}  # the markers that this process holds locked, with their descriptors
 
 
 def command_line() -> str:
@@ -40,25 +52,81 @@ def check_model_file(path: Path) -> None:
     Raises:
         ParityError: there is no such file, or it is no ONNX.
     """
-    from parityscope.case.declaring import read_message
+    from parityscope.case.intake import read_message
 
-    if not path.is_file():
-        raise ParityError(f"there is no model at {path}", fix="give the path of an .onnx file")
     read_message(path)
 
 
-def check_report_file(path: Path | None, option: str) -> None:
-    """Checks, before the work is done, that a report can be written to the file that `option` gives, if it gives one.
+def claim_report(path: Path | None, option: str) -> None:
+    """Claims, before the work is done, the file that `option` gives for a report, if it gives one.
 
     Raises:
-        ParityError: its suffix says no format, or it exists already.
+        ParityError: its suffix says no format, or as `claim_file`.
+    """
+    if path is not None and path.suffix not in _FORMATS_OF_SUFFIXES:
+        raise ParityError(f"{option} {path} has no suffix that says how to write it", fix="use .html, .json or .txt")
+    claim_file(path, option)
+
+
+def claim_file(path: Path | None, option: str) -> None:
+    """Makes a file's name this command's own until it ends: of two that would write the same file the second is told at once.
+
+    What holds it is an empty locked file beside it, `.NAME.part`. The system frees the lock when the process ends, however
+    it ends; a file that a killed one left is taken over.
+
+    Raises:
+        ParityError: the file exists already, another command is writing it, or its folder cannot be written to.
     """
     if path is None:
         return
-    if path.suffix not in _FORMATS_OF_SUFFIXES:
-        raise ParityError(f"{option} {path} has no suffix that says how to write it", fix="use .html, .json or .txt")
-    if path.exists():
+    _check_free(path, option)
+    if not path.parent.is_dir():
+        raise ParityError(f"there is no folder {path.parent}", where=str(path), fix=f"mkdir -p {path.parent}")
+    marker = path.with_name(f".{path.name}.part")
+    if marker in _claims:
+        raise ParityError(f"two options name {path}", where=str(path), fix=f"choose another {option}")
+    try:
+        lock = _locked(marker)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ParityError(
+            f"{path} cannot be written: {reason}", where=str(path), fix=f"choose another {option}"
+        ) from error
+    if lock is None:
+        raise ParityError(
+            f"another process is writing {path}", where=str(path), fix=f"wait until it ends, or choose another {option}"
+        )
+    _claims[marker] = lock
+    _check_free(path, option)  # who held it may have just ended
+
+
+def _check_free(path: Path, option: str) -> None:
+    if path.exists() or path.is_symlink():
         raise ParityError(f"{path} exists already", where=str(path), fix=f"choose another {option}, or remove it")
+
+
+def release_claims() -> None:
+    """Gives free what `claim_file` claimed."""
+    for marker, lock in _claims.items():
+        marker.unlink(missing_ok=True)
+        os.close(lock)
+    _claims.clear()
+
+
+def _locked(marker: Path) -> int | None:
+    """The descriptor of a locked file, made if it is not there; None if another process holds it."""
+    while True:
+        lock = open_lock(marker)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(lock).st_ino == marker.stat().st_ino:
+                return lock
+        except BlockingIOError:
+            os.close(lock)
+            return None
+        except FileNotFoundError:  # who held it has taken it away since
+            pass
+        os.close(lock)
 
 
 def hand_over(forms: Forms, document: Mapping[str, Any], format_name: str, report: Path | None = None) -> None:
@@ -66,4 +134,8 @@ def hand_over(forms: Forms, document: Mapping[str, Any], format_name: str, repor
     if report is not None:
         write_whole(report, forms.render(document, _FORMATS_OF_SUFFIXES[report.suffix]))
     width, color = terminal()
-    print(forms.render(document, format_name, width=width, color=color), end="")
+    text = forms.render(document, format_name, width=width, color=color)
+    if color and format_name == "text":
+        print_drawn(text)
+    else:
+        print(text, end="")

@@ -19,15 +19,8 @@ _PLACEHOLDER = "MODEL.onnx"  # what the exporters call the model
 
 
 def plan_path(output: Path | None, given: Path | None) -> Path | None:
-    """Where the plan goes: what is given, else beside `output`; None for nowhere.
-
-    Raises:
-        ParityError: the file exists already.
-    """
-    path = given or (None if output is None else output.with_suffix(".plan.toml"))
-    if path is not None and path.exists():
-        raise ParityError(f"{path} exists already", where=str(path), fix="choose another --write-plan, or remove it")
-    return path
+    """Where the plan goes: what is given, else beside `output`; None for nowhere."""
+    return given or (None if output is None else output.with_suffix(".plan.toml"))
 
 
 def write_plan_file(path: Path, outcome: Outcome, task: Task) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +12,7 @@ from parityscope.cli import _options as o
 from parityscope.cli._finish import finish
 from parityscope.cli._output import command_line
 from parityscope.errors import ParityError
+from parityscope.private_folders import scratch_folder
 from parityscope.records import Finding, Skip, Target
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def command(
     from parityscope.study import Question, Settings, examine, posed
 
     progress = o.progress_for(quiet=quiet)
-    with tempfile.TemporaryDirectory(prefix="parityscope-evaluate-") as scratch:
+    with scratch_folder("evaluate") as scratch:
         sides = _sides(model, original, Path(scratch))
         question = Question(
             model=sides.reference,
@@ -69,7 +69,7 @@ def command(
         )
         settings = Settings(layers=False, localize=False, causes=False, memory=o.size_of(memory))
         settings = replace(settings, command=command_line())
-        with posed(question) as asked:
+        with posed(question, memory=settings.memory) as asked:
 
             def work(folder: Path) -> dict[str, Any]:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -176,7 +176,7 @@ def _saved(model: ir.Model, path: Path) -> Path:
 def _claims(asked: Posed, sides: _Sides) -> _Claims:
     """Compares the model as ONNX Runtime's CPU provider runs it with the reference, on the same samples."""
     from parityscope.backends.recording import silent
-    from parityscope.prediction import distance
+    from parityscope.expectation import distance
     from parityscope.study._outputs import run_outputs
 
     try:

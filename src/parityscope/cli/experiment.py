@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from parityscope.cli import _options as o
+from parityscope.cli._output import command_line
 from parityscope.errors import Exit, ParityError
+from parityscope.private_folders import scratch_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,37 +31,48 @@ def command(
     identity: Annotated[str, typer.Argument(help="Which one (without it: all are listed).", show_default=False)] = "",
     *,
     model: Annotated[str, typer.Option(help="Where the model is now.")] = "",
-    inputs: Annotated[str, typer.Option(help="Where the samples are now.")] = "",
-    candidate: Annotated[str, typer.Option(help="The candidate's target, if its files moved.")] = "",
-    reference: Annotated[str, typer.Option(help="The reference's target, if its files moved.")] = "",
+    inputs: Annotated[str, typer.Option(help="The samples, if they come from a function or moved.")] = "",
+    candidate: Annotated[str, typer.Option(help="The candidate's target, if it runs code or its files moved.")] = "",
+    reference: Annotated[str, typer.Option(help="The reference's target, if it runs code or its files moved.")] = "",
+    preprocess: Annotated[str, typer.Option(help="The preprocessing, if it is a function or its file moved.")] = "",
+    real: Annotated[str, typer.Option(help="The real samples, if they come from a function or moved.")] = "",
+    images: Annotated[str, typer.Option(help="Where the samples' images are now.")] = "",
+    candidate_inputs: Annotated[str, typer.Option(help="Where the deployment's recorded inputs are now.")] = "",
     time: o.TimeOption = "",
     format_name: Annotated[str, typer.Option("--format", help="What stdout gets: text or json.")] = "text",
     quiet: o.QuietOption = False,
 ) -> int:
-    """Runs one experiment of a study again; exit code 0 if its outcome is the study's, 1 if it is another, 3 if there is none."""
-    from parityscope.study import load_study
+    """Runs one experiment of a study again; exit code 0 if its outcome is the study's, 1 if it is another, 3 if there is none.
+
+    Nothing is run because the study says so: programs, modules, loaders and libraries that it names have to be named again.
+    """
+    from parityscope.study import as_written, load_study
 
     if format_name not in {"text", "json"}:
         raise ParityError(f"there is no format {format_name!r} here", fix="use --format text or json")
     document = load_study(study).document
     if not identity:
-        _list(document, format_name)
+        with as_written(study):
+            _list(document, format_name)
         return Exit.WITHIN
     given = {"model": model, "inputs": inputs, "candidate": candidate, "reference": reference}
+    given |= {"preprocess": preprocess, "real": real, "images": images, "own_inputs": candidate_inputs}
     options = {name: value for name, value in given.items() if value}
-    # What the study names is meant from the folder it was made in; what this command is given, from this one.
-    for name in ("model", "inputs"):
-        if name in options:
-            options[name] = str(Path(options[name]).resolve())
     found = _repeated(document, identity, options, seconds=o.seconds_of(time), quiet=quiet)
-    if format_name == "json":
-        plain = {name: getattr(found, name) for name in ("experiment", "then", "now", "reason", "fix", "same")}
-        print(json.dumps({"schema": _SCHEMA, "identity": identity, **plain}, indent=2, allow_nan=False))
-    else:
-        _tell(found, identity)
+    with as_written(study):
+        _tell(found, identity, format_name)
     if found.now is None:
         return Exit.INCOMPLETE
     return Exit.WITHIN if found.same else Exit.BEYOND
+
+
+def _tell(found: Repeated, identity: str, format_name: str) -> None:
+    if format_name == "json":
+        names = ("experiment", "then", "now", "reason", "fix", "same", "notes")
+        plain = {name: getattr(found, name) for name in names}
+        print(json.dumps({"schema": _SCHEMA, "identity": identity, **plain}, indent=2, allow_nan=False))
+    else:
+        _tell_text(found, identity)
 
 
 def _repeated(
@@ -69,14 +80,13 @@ def _repeated(
 ) -> Repeated:
     from parityscope.study import repeat
 
-    folder = Path((document.get("question") or {}).get("folder", ""))
-    here = contextlib.chdir(folder) if folder.is_absolute() and folder.is_dir() else contextlib.nullcontext()
-    with tempfile.TemporaryDirectory(prefix="parityscope-experiment-") as scratch, here:
+    with scratch_folder("experiment") as scratch:
         return repeat(
             document,
             identity,
             Path(scratch),
             replaced=options,
+            again=command_line(),
             seconds=seconds,
             progress=o.progress_for(quiet=quiet),
         )
@@ -95,7 +105,7 @@ def _list(document: Mapping[str, Any], format_name: str) -> None:
         print("the study holds no experiment", file=sys.stderr)
 
 
-def _tell(found: Repeated, identity: str) -> None:
+def _tell_text(found: Repeated, identity: str) -> None:
     experiment = found.experiment
     print(f"{identity}: {experiment['claim']}")
     for name, words in (
@@ -109,6 +119,8 @@ def _tell(found: Repeated, identity: str) -> None:
     print(f"  now:       {_outcome(found.now) if found.now else f'no outcome: {found.reason}'}")
     if found.now is None and found.fix:
         print(f"  fix:       {found.fix}")
+    for note in found.notes:
+        print(f"  note:      {note}")
     if found.now is not None:
         print(f"  the outcome is {'that' if found.same else 'not that'} of the study")
 

@@ -32,7 +32,7 @@ def command(
     small: Annotated[bool, typer.Option("--small", help="Only on the small networks: nothing is fetched.")] = False,
     no_clean: Annotated[bool, typer.Option("--no-clean", help="Leave the clean twins out.")] = False,
     results: Annotated[Path | None, typer.Option(help="A file that outcomes are added to, and resumed from.")] = None,
-    processes: Annotated[int, typer.Option(help="Processes at once.")] = 1,
+    processes: Annotated[int, typer.Option(help="Processes at once.", min=1)] = 1,
     format_name: Annotated[str, typer.Option("--format", help="What stdout gets: text or json.")] = "text",
 ) -> int:
     """Plants known faults and scores the diagnosis; exit code 1 if one is not named first or a clean twin is blamed."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -13,8 +12,9 @@ import typer
 from parityscope.cli import _options as o
 from parityscope.cli._contained import contained
 from parityscope.cli._networked import Asked, NetworkOption, networked
-from parityscope.cli._output import check_report_file, command_line, hand_over
+from parityscope.cli._output import claim_report, command_line, hand_over
 from parityscope.errors import EXIT_OF
+from parityscope.private_folders import scratch_folder
 from parityscope.records import ROLES
 
 __all__ = ["NAME", "command"]
@@ -36,11 +36,11 @@ def command(
     from parityscope.report.lint import FORMS
 
     FORMS.check(format_name)
-    check_report_file(output, "-o")
+    claim_report(output, "-o")
     if not network:
         return _told(model, formats, None, format_name, output, quiet=quiet)
     asked = Asked(candidate=network, shapes=shapes)
-    with tempfile.TemporaryDirectory(prefix="parityscope-network-") as scratch:
+    with scratch_folder("network") as scratch:
         log = Path(scratch, "build.log")
         return contained(lambda: _told(model, formats, (asked, log), format_name, output, quiet=quiet), log, "TensorRT")
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli._output import check_report_file, command_line, hand_over
+from parityscope.cli._output import claim_file, claim_report, command_line, hand_over
 from parityscope.errors import EXIT_OF, ParityError
+from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +51,8 @@ def command(
     from parityscope.report.log import FORMS, document
 
     FORMS.check(format_name)
-    check_report_file(output, "-o")
+    claim_report(output, "-o")
+    claim_file(node_times, "--node-times")
     logs = _read([file, *([other] if other is not None else [])], profile or [])
     log = logs[0]
     pair = compare_logs(*logs) if len(logs) > 1 else None
@@ -91,7 +93,7 @@ def _write_times(pair: LogPair | None, path: Path) -> None:
         "seconds of layers of no node": {"f32": found.unattributed[0], found.format: found.unattributed[1]},
     }
     try:
-        path.write_text(json.dumps(held, indent=1), encoding="utf-8")
+        write_whole(path, json.dumps(held, indent=1))
     except OSError as error:
         raise ParityError(
             f"{path.name} cannot be written: {error}", where=str(path), fix="name another file"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,8 +11,9 @@ import typer
 from parityscope.cli import _options as o
 from parityscope.cli._contained import contained
 from parityscope.cli._networked import Asked, FixOption, SettleOption, asked_options
-from parityscope.cli._output import check_model_file, check_report_file, command_line, hand_over
-from parityscope.errors import Exit, ParityError
+from parityscope.cli._output import check_model_file, claim_file, claim_report, command_line, hand_over
+from parityscope.errors import Exit
+from parityscope.private_folders import scratch_folder
 
 if TYPE_CHECKING:
     from parityscope.backends.tensorrt_views import NetworkView, Options, Package
@@ -45,17 +45,16 @@ def command(
     from parityscope.report.network import FORMS
 
     FORMS.check(format_name)
-    check_report_file(output, "-o")
+    claim_report(output, "-o")
+    claim_file(settled, "--settled")
     check_model_file(model)
-    if settled is not None and settled.exists():
-        raise ParityError(f"{settled} exists already", where=str(settled), fix="choose another --settled, or remove it")
 
     def work(log: Path) -> int:
         asked = Asked(candidate=candidate, inputs=inputs, shapes=shapes, fix=fix, product=product)
         package, options = asked_options(model, asked, settle=settle or bool(settled), tf32=tf32)
         return _told(model, package, options, log, settled, format_name, output, quiet=quiet)
 
-    with tempfile.TemporaryDirectory(prefix="parityscope-network-") as scratch:
+    with scratch_folder("network") as scratch:
         log = keep_log or Path(scratch, "build.log")
         return contained(lambda: work(log), log, "TensorRT")
 

@@ -11,7 +11,7 @@ import typer
 from parityscope.cli import _options as o
 from parityscope.cli._contained import contained
 from parityscope.cli._networked import Asked, NetworkOption, networked
-from parityscope.cli._output import check_report_file, command_line, hand_over
+from parityscope.cli._output import claim_report, command_line, hand_over
 from parityscope.errors import Exit
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def command(
     from parityscope.report.forecast import FORMS
 
     FORMS.check(format_name)
-    check_report_file(output, "-o")
+    claim_report(output, "-o")
     names = o.formats_of(formats)
     settings = Settings(
         profile=profile,
@@ -65,7 +65,7 @@ def command(
         memory=o.size_of(memory),
         draws=draws,
     )
-    data = {"preprocess": preprocess, "stacked": stacked, "samples": samples, "seed": seed}
+    data = {"preprocess": preprocess, "stacked": stacked, "samples": samples, "seed": seed, "memory": settings.memory}
 
     def work(scratch: Path) -> int:
         document = _document(

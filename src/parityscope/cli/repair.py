@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli._output import check_report_file, command_line, hand_over
+from parityscope.cli._output import claim_file, claim_report, command_line, hand_over
 from parityscope.cli._repair_asked import aim_of, budgets_asked, budgets_planned, check_numbers, matched_of, plan_asked
 from parityscope.cli._repair_files import check_settings, plan_path, write_plan_file, write_settings
 from parityscope.cli._repair_metrics import functions_of
 from parityscope.errors import Exit, ParityError
+from parityscope.private_folders import scratch_folder
 
 if TYPE_CHECKING:
     from parityscope.repairs.plan import Plan
@@ -85,11 +85,15 @@ def command(
     """Finds which nodes to keep in FP32, writes the model and certifies it; 1: infeasible, 3: not certified."""
     from parityscope.case import load_inputs, load_model
     from parityscope.repairs.search import Task
+    from parityscope.repairs.search.writing import check_output
     from parityscope.report.repair import FORMS
 
     FORMS.check(format_name)
     plan_file = plan_path(output, write_plan)
-    check_report_file(report, "--report")
+    check_output(output, model)
+    claim_file(output, "-o")
+    claim_file(plan_file, "--write-plan")
+    claim_report(report, "--report")
     check_numbers(
         search_samples=search_samples,
         held_out=held_out,
@@ -103,7 +107,7 @@ def command(
     functions = functions_of(metric)
     budgets = budgets_asked(budget, functions, policy)
     chosen, typed = aim_of(candidate, low, types)
-    with o.spool() as scratch, tempfile.TemporaryDirectory(prefix="parityscope-repair-") as folder:
+    with o.spool() as scratch, scratch_folder("repair") as folder:
         read = load_model(model)
         task = Task(
             model=read,
@@ -116,6 +120,7 @@ def command(
                 stacked=stacked,
                 samples=samples,
                 seed=seed,
+                memory=o.size_of(memory),
             ),
             low=chosen,
             typed=typed,

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.errors import Exit, ParityError
+from parityscope.cli._output import claim_file
+from parityscope.errors import Exit
 from parityscope.whole_files import write_whole
 
 __all__ = ["NAME", "command"]
@@ -26,16 +27,16 @@ def command(
     """Renders a study as text, json, html or an overlay for a model viewer."""
     from parityscope.cli._finish import show
     from parityscope.report import renderer, verification
-    from parityscope.study import load_study
+    from parityscope.study import as_written, load_study
 
-    if output is not None and output.exists():
-        raise ParityError(f"{output} exists already", where=str(output), fix="choose another -o, or remove it")
+    claim_file(output, "-o")
     document = dict(load_study(study, kinds=("", "verification")).document)
-    if document.get("kind") == "verification":
-        text = verification.render(document, format_name)
-        print(text, end="") if output is None else write_whole(output, text)
-    elif output is None:
-        show(document, renderer(format_name).name, ladder=ladder)
-    else:
-        write_whole(output, renderer(format_name).render(document))
+    with as_written(study):
+        if document.get("kind") == "verification":
+            text = verification.render(document, format_name)
+            print(text, end="") if output is None else write_whole(output, text)
+        elif output is None:
+            show(document, renderer(format_name).name, ladder=ladder)
+        else:
+            write_whole(output, renderer(format_name).render(document))
     return Exit.WITHIN

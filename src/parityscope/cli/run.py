@@ -59,7 +59,7 @@ def command(
         samples=samples,
         seed=seed,
     )
-    with posed(question) as asked, o.spool() as scratch, prepare_folder(output) as folder:
+    with posed(question, memory=budget) as asked, o.spool() as scratch, prepare_folder(output) as folder:
         case, chosen = asked.case, asked.candidate
         tensors = tuple(observable(model_of(case.model, chosen))) if all_tensors else ()
         for sample in case.inputs:

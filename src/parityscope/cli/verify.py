@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +12,7 @@ from parityscope.cli import _options as o
 from parityscope.cli._finish import write_study
 from parityscope.cli._output import command_line, hand_over
 from parityscope.errors import Exit
+from parityscope.private_folders import scratch_folder
 
 if TYPE_CHECKING:
     from parityscope.study import Question
@@ -54,6 +54,7 @@ def command(
     no_timing: Annotated[bool, typer.Option("--no-timing", help="Measure no latency.")] = False,
     study: o.StudyOption = None,
     format_name: Annotated[str, typer.Option("--format", help="What stdout gets: text, json or html.")] = "text",
+    memory: o.MemoryOption = "512MiB",
     quiet: o.QuietOption = False,
 ) -> int:
     """Proves a repair: 0 improved or within budget, 1 worse or a budget missed, 3 not proved."""
@@ -82,7 +83,7 @@ def command(
     try:
         with prepare_folder(folder, numbered=study is None) as scratch:
             folder = folder_of(scratch)
-            document = _document(question, before, settings, labels, quiet=quiet)
+            document = _document(question, before, settings, labels, memory=o.size_of(memory), quiet=quiet)
             write_study(scratch, document, FORMS.as_html)
     except KeyboardInterrupt as interrupt:
         # A bare interrupt becomes an exit code inside typer, and what it says would be lost.
@@ -105,7 +106,7 @@ def _chosen(text: str) -> Chosen:
 
 
 def _document(
-    question: Question, before: str, settings: Settings, labels: Path | None, *, quiet: bool
+    question: Question, before: str, settings: Settings, labels: Path | None, *, memory: int, quiet: bool
 ) -> dict[str, Any]:
     from dataclasses import replace
 
@@ -116,7 +117,7 @@ def _document(
     from parityscope.verification import Targets, load_labels, verify
 
     first = parse_target(before)
-    with posed(question) as asked, tempfile.TemporaryDirectory(prefix="parityscope-verify-") as scratch:
+    with posed(question, memory=memory) as asked, scratch_folder("verify") as scratch:
         inputs = asked.case.inputs
         if labels is not None:
             limited = question.samples is not None

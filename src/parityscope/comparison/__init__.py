@@ -7,7 +7,7 @@ them afterwards (`measurements`), one metric per file in `metrics/`. Statistics 
 Rules that every metric keeps: NaN and infinity are counted and never averaged away; zeros in the reference are not
 skipped; integers are compared exactly; a known fault of a metric is named on its page with what is done about it.
 
-Compiled kernels come from `_native`, which loads their machine code, or has numba compile `_kernel` where there is none yet.
+Compiled loops (`_kernel`) are numba's, kept in its own cache (`compiling`).
 """
 
 from __future__ import annotations

@@ -10,8 +10,7 @@ Two kinds of loops stand apart. `_widen`, `_subtract` and the replay's `_split` 
 sums may be reassociated, and never with the "no NaN" or "no infinity" flags. Non-finite values are found by the bits of their
 exponent, which no floating-point flag can optimise away, and are taken out of a block before it is summed.
 
-The text of the kernels' files is what `_native` knows the machine code by. Nothing is allocated and nothing raised here: the
-machine code must run without numba.
+Nothing is allocated here: what a block needs is handed in (`_blocks`).
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from parityscope.comparison._loops import (
     add_channels,
     add_scattered,
     agree,
-    compiled,
     first_with,
     is_nonfinite,
     largest_bits,
 )
+from parityscope.compiling import compiled
 
 __all__ = ["measure_block"]
 
@@ -150,7 +149,7 @@ def _count(bins: np.ndarray, histogram: np.ndarray) -> None:
         histogram[0, bins[i]] += 1
 
 
-@compiled()
+@compiled(kept=True)
 def measure_block(
     reference: np.ndarray,
     candidate: np.ndarray,

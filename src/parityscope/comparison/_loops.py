@@ -5,11 +5,9 @@ What `_kernel` says of compiling holds here too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
-
 import numpy as np
-from numba import njit
+
+from parityscope.compiling import compiled
 
 __all__ = [
     "MAGNITUDE",
@@ -17,28 +15,14 @@ __all__ = [
     "add_channels",
     "add_scattered",
     "agree",
-    "compiled",
     "first_with",
     "is_nonfinite",
     "largest_bits",
 ]
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 MAGNITUDE = np.int64(0x7FFF_FFFF_FFFF_FFFF)
 NONFINITE = np.int64(0x7FF0_0000_0000_0000)  # all bits of the exponent set
 _SHORT = 16  # runs below this length cost more to cut out than to sum one by one (measured)
-
-
-def compiled(*, reassociate: bool = False) -> Callable[[F], F]:
-    """Compiles with numba; `reassociate` lets sums be taken in any order."""
-    fastmath: set[str] = {"reassoc", "contract", "nsz"} if reassociate else set()
-
-    def decorate(function: F) -> F:
-        # numpy's model of errors: a division by zero raises nothing, so that no code for raising is made.
-        return cast("F", njit(nogil=True, fastmath=fastmath, error_model="numpy")(function))
-
-    return decorate
 
 
 @compiled()

@@ -10,11 +10,11 @@ from parityscope.comparison._loops import (
     add_channels,
     add_scattered,
     agree,
-    compiled,
     first_with,
     is_nonfinite,
     largest_bits,
 )
+from parityscope.compiling import compiled
 
 __all__ = ["replay_block"]
 
@@ -54,7 +54,7 @@ def _replay_sums(introduced: np.ndarray, inherited: np.ndarray, reference: np.nd
     moments[4] += e2
 
 
-@compiled()
+@compiled(kept=True)
 def replay_block(
     reference: np.ndarray,
     candidate: np.ndarray,

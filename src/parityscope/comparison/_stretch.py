@@ -21,10 +21,10 @@ from parityscope.comparison._bins import (
     VALUE_BINS,
     VALUE_OFFSET,
 )
+from parityscope.comparison._blocks import measure_block
 from parityscope.comparison._channels import Channels
 from parityscope.comparison._histogram import Histogram, Sketch
 from parityscope.comparison._layout import Layout, blocks
-from parityscope.comparison._native import measure_block
 from parityscope.comparison._ulp import magnitude_mask, ulp_keys, ulp_unit
 from parityscope.comparison.statistics import Floats, Moments, scaled
 

@@ -201,7 +201,7 @@ def _holds(replay: ReplayStatistics) -> bool:
 
 
 def _measure_stretch(rows: _Rows, start: int, stop: int) -> ReplayStatistics:
-    from parityscope.comparison._native import replay_block
+    from parityscope.comparison._blocks import replay_block
     from parityscope.comparison._stretch import index_in
 
     moments = np.zeros(5)

@@ -164,13 +164,10 @@ def _distances(mine: np.ndarray, its: np.ndarray, scale: float) -> np.ndarray:
 
 @functools.cache
 def _compiled() -> Callable[[np.ndarray], np.ndarray]:
-    """The assignment, compiled by numba at the first use; its machine code is kept on disk where there is room."""
-    from numba import njit
+    """The assignment, compiled at the first use."""
+    from parityscope.compiling import compiled
 
-    try:
-        return njit(cache=True)(_assigned)  # type: ignore[no-any-return]
-    except RuntimeError:  # numba found no directory that it may write its cache to
-        return njit(_assigned)  # type: ignore[no-any-return]
+    return compiled(kept=True)(_assigned)
 
 
 def _assigned(cost: np.ndarray) -> np.ndarray:

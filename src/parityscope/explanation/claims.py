@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from parityscope.arithmetic.hypotheses import Hypothesis, Rounding, Variant
     from parityscope.explanation.regression import Line
     from parityscope.explanation.running import Runner
+    from parityscope.hypotheses.worker import Candidate
 
 __all__ = ["Claim", "Outcome", "Scene", "output_of", "predict", "rewritten", "stored"]
 
@@ -36,14 +37,18 @@ class Scene:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A variant of a hypothesis about one node (its position in the graph; -1: the region), on top of an arithmetic."""
+    """A variant of a hypothesis about one node (its position in the graph; -1: the region), on top of an arithmetic.
+
+    Of a generated one `exact` is what it predicts, before the output is rounded, and `generated` what its search said.
+    """
 
     hypothesis: Hypothesis
     variant: Variant
     position: int = -1
-    parameter: float | None = None
     base: Variant | None = None
     base_name: str = ""
+    exact: np.ndarray | None = None
+    generated: Candidate | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -52,7 +57,6 @@ class Outcome:
 
     `energy` and `peak` are the size of what is predicted, `left_energy` and `left_peak` of what is left, by channel.
     `ratios` are the channels' root mean square z; `chances` their p-values, and the whole tensor's behind them.
-    `significant`: a fitted parameter does more than noise, compared with the one that changes nothing.
     """
 
     claim: Claim
@@ -70,7 +74,6 @@ class Outcome:
     left_peak: float
     predicted: np.ndarray
     sigma: np.ndarray
-    significant: bool = True
 
     @property
     def predicts(self) -> bool:
@@ -86,7 +89,7 @@ def rewritten(scene: Scene, claim: Claim) -> tuple[ir.Model, Variant]:
         return scene.model, variant
     model = scene.model.clone()
     if claim.variant.rewrite is not None:
-        claim.variant.rewrite(model, model.graph[claim.position], claim.parameter or 0.0)
+        claim.variant.rewrite(model, model.graph[claim.position], 0.0)
     if base is not None:
         base(model, model.graph[-1], 0.0)
     model.graph.sort()
@@ -99,6 +102,8 @@ def predict(scene: Scene, claim: Claim) -> np.ndarray | None:
     Raises:
         ParityError: ONNX Runtime refuses the rewritten graph.
     """
+    if claim.exact is not None:
+        return claim.exact if claim.exact.shape == scene.candidate.shape else None
     model, variant = rewritten(scene, claim)
     try:
         # Overflow is what some hypotheses predict.

@@ -8,24 +8,28 @@ import numpy as np
 
 from parityscope.arithmetic.recurrent import is_recurrent
 from parityscope.explanation.evidence import indistinguishable, left_over, ordered
-from parityscope.explanation.functions import other_functions, substantial
-from parityscope.explanation.judging import SHARE_ROUNDED, accepted, different, in_size, simplest, summary
+from parityscope.explanation.generating import Generated, context_of_region, generate
+from parityscope.explanation.judging import accepted, different, in_size, summary
 from parityscope.explanation.magnitude import expected_by_size
 from parityscope.explanation.records import Explained, Explanation, Options
 from parityscope.explanation.running import Runner
 from parityscope.explanation.weighed import Weighed, weigh_arithmetic
+from parityscope.hypotheses.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import onnx_ir as ir
 
+    from parityscope.arithmetic.hypotheses import Variant
     from parityscope.explanation.claims import Outcome
+    from parityscope.explanation.generating import Surroundings
     from parityscope.records import Skip
 
 __all__ = ["decide", "explain"]
 
 _SHOWN = 3  # rejected hypotheses that are reported
+_BASES = 2  # arithmetics that another function is tried on top of, besides FP32 and the declared one
 
 
 def explain(
@@ -54,8 +58,11 @@ def explain(
     return decide(found, np.zeros(0), options)
 
 
-def decide(weighed: Weighed, others: np.ndarray, options: Options) -> Explanation:
-    """The verdict on a region, with `others` the p-values of other regions' channels, among which discoveries are made."""
+def decide(weighed: Weighed, others: np.ndarray, options: Options, around: Surroundings | None = None) -> Explanation:
+    """The verdict on a region, with `others` the p-values of other regions' channels, among which discoveries are made.
+
+    `around` is where it lies, if that is known: what hypotheses may be made of.
+    """
     if accepted(weighed.nothing, others):
         by = (summary(weighed.scene, weighed.nothing, others),)
         return Explanation(
@@ -69,7 +76,7 @@ def decide(weighed: Weighed, others: np.ndarray, options: Options) -> Explanatio
     held = [each for each in tried if accepted(each, others)]
     if held:
         return _explained(weighed, held, tried, others, options, weighed.skipped)
-    return _expected(weighed, others, options) or _another(weighed, tried, others, options)
+    return _expected(weighed, others, options) or _another(weighed, tried, others, options, around)
 
 
 def _explained(
@@ -81,7 +88,9 @@ def _explained(
     skipped: Sequence[Skip],
 ) -> Explanation:
     scene = weighed.scene
-    named, evidence = ordered(scene, indistinguishable(simplest(held), held), options.declared)
+    named, evidence = ordered(
+        scene, indistinguishable(max(held, key=lambda each: each.line.share), held), options.declared
+    )
     return Explanation(
         tensor=weighed.tensor,
         status="explained",
@@ -117,26 +126,67 @@ def _expected(weighed: Weighed, others: np.ndarray, options: Options) -> Explana
     )
 
 
-def _another(weighed: Weighed, tried: Sequence[Outcome], others: np.ndarray, options: Options) -> Explanation:
+def _another(
+    weighed: Weighed, tried: Sequence[Outcome], others: np.ndarray, options: Options, around: Surroundings | None
+) -> Explanation:
     """Another function on top of an arithmetic, or nothing that is known."""
     scene = weighed.scene
-    known = _declared(weighed, options.declared)
-    before = len(weighed.budget.skips())
-    functions = other_functions(weighed, options.declared)
-    skipped = (*weighed.skipped, *weighed.budget.skips()[before:])
-    held = [each for each in functions if accepted(each, others) and substantial(scene, each)]
-    draws = _draws(weighed)
-    held = held or [each for each in functions if each.line.share > SHARE_ROUNDED and in_size(each, known, draws)]
-    if held:
-        return _explained(weighed, held, [*tried, *functions], others, options, skipped)
+    generated = _generated(weighed, options, around)
+    skipped = (*weighed.skipped, *generated.skipped)
+    if generated.held:
+        best = generated.held[0]
+        named = [each for each in generated.held if each in indistinguishable(best, generated.held)]
+        return Explanation(
+            tensor=weighed.tensor,
+            status="explained",
+            by=tuple(summary(scene, each, others) for each in named),
+            rejected=_nearest(weighed, tried, others),
+            evidence=(),
+            elements=scene.candidate.size,
+            skipped=skipped,
+        )
     return Explanation(
         tensor=weighed.tensor,
         status="unexplained",
-        rejected=_nearest(weighed, [*tried, *functions], others),
+        rejected=_nearest(weighed, tried, others),
+        nearest=tuple((one.words, one.share) for one in generated.nearest[:_SHOWN]),
         left=left_over(scene),
         elements=scene.candidate.size,
         skipped=skipped,
     )
+
+
+def _generated(weighed: Weighed, options: Options, around: Surroundings | None) -> Generated:
+    """What generated hypotheses say of a region, with what lies around it or, without that, of the region alone."""
+    bases = likeliest(weighed, options.declared)
+    if around is not None:
+        return generate(weighed, bases, around.context(weighed), around.worker, around.held_elsewhere, options.seconds)
+    feeds, candidate = weighed.scene.feeds, weighed.scene.candidate.astype(weighed.dtype)
+    with Worker() as worker:
+        return generate(
+            weighed, bases, context_of_region(weighed.region, feeds, candidate), worker, [], options.seconds
+        )
+
+
+def likeliest(weighed: Weighed, declared: str) -> list[tuple[str, Variant | None]]:
+    """Arithmetics to try another function on top of: FP32, the declared one, and the best for most of the elements."""
+    # One that overflows where the candidate does not is out of the question, however near it comes elsewhere.
+    ranked = sorted(
+        (weighed.nothing, *weighed.outcomes),
+        key=lambda each: (each.mismatched, each.trimmed, each is not weighed.nothing),
+    )
+    wanted = {f"{declared}_inputs_output", f"{declared}_nearest"}
+    told = [
+        each for each in weighed.outcomes if each.claim.hypothesis.name in wanted and not each.claim.variant.between
+    ]
+    # FP32 first: what is large beside a rounding is explained without it, in the fewest words.
+    chosen: list[Outcome] = []
+    for outcome in (weighed.nothing, *told, *ranked[:_BASES]):
+        if not any(outcome is each for each in chosen):
+            chosen.append(outcome)
+    return [
+        ("", None) if each is weighed.nothing else (each.claim.hypothesis.name, each.claim.variant) for each in chosen
+    ]
 
 
 def _nearest(weighed: Weighed, tried: Sequence[Outcome], others: np.ndarray) -> tuple[Explained, ...]:

@@ -15,7 +15,7 @@ from parityscope.explanation.regression import CONFIDENCE, MARGIN, discovery_cut
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from parityscope.explanation.claims import Outcome, Scene
+    from parityscope.explanation.claims import Claim, Outcome, Scene
     from parityscope.explanation.regression import Line
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "hopeful",
     "in_size",
     "promising",
-    "simplest",
     "summary",
 ]
 
@@ -39,10 +38,8 @@ SIZE = 2.0  # of the predicted size, in each channel: the margin of the grades (
 PEAK = 4.0  # of the largest predicted element: twice the margin, for the tail of a tensor of millions
 _SLOPE = 0.01  # a slope wrong by a hundredth costs 1e-4 of the share: a hundredth of what SHARE allows
 _HOPEFUL = 0.8  # of the share: below it no floor, however high, makes a claim acceptable; chosen
-_SIMPLER = 5e-3  # of the share: what a fitted number must gain to be preferred to a claim without one
 # Elements of a channel: the energies of two lots of so many normal draws differ by a factor of SIZE^2 once in 240 times.
 _DRAWS = 16
-_DIGITS = 6  # of a fitted number, and three of its difference from the number that changes nothing
 
 
 def accepted(outcome: Outcome, others: np.ndarray) -> bool:
@@ -51,7 +48,7 @@ def accepted(outcome: Outcome, others: np.ndarray) -> bool:
     A claim that predicts nothing is accepted where nothing is above the floor. The noise of the floor itself is not
     asked to be explained. `others` are the p-values, float64 (n,), of what else is tested.
     """
-    if not outcome.significant or outcome.mismatched or _discoveries(outcome, others).any():
+    if outcome.mismatched or _discoveries(outcome, others).any():
         return False
     line = outcome.line
     if not outcome.predicts:
@@ -90,15 +87,12 @@ def _discoveries(outcome: Outcome, others: np.ndarray) -> np.ndarray:
 def summary(scene: Scene, outcome: Outcome, others: np.ndarray) -> Explained:
     """The record of an outcome; `others` as for `accepted`."""
     claim = outcome.claim
-    words = claim.variant.words
     node = "" if claim.position < 0 else node_name(scene.model.graph[claim.position], claim.position)
     return Explained(
         hypothesis=claim.hypothesis.name,
         title=claim.hypothesis.title,
         family=claim.hypothesis.family,
-        words=words
-        if claim.parameter is None
-        else words.format(parameter=_told(claim.parameter, claim.variant.neutral)),
+        words=claim.variant.words,
         share=_share(outcome),
         slope=outcome.line.slope,
         slope_error=outcome.line.slope_error,
@@ -110,20 +104,18 @@ def summary(scene: Scene, outcome: Outcome, others: np.ndarray) -> Explained:
         accepted=accepted(outcome, others),
         node=node,
         on_top_of=claim.base_name,
-        parameter=claim.parameter,
+        parameter=_parameter(claim),
+        generated=claim.generated,
     )
+
+
+def _parameter(claim: Claim) -> float | None:
+    """The number that was fitted; of several the first."""
+    return None if claim.generated is None else next(iter(claim.generated.numbers.values()), None)
 
 
 def _share(outcome: Outcome) -> float | None:
     return outcome.line.share if outcome.predicts else None
-
-
-def _told(parameter: float, neutral: float | None) -> str:
-    """A fitted number with as many digits as its difference from the neutral one needs."""
-    digits = _DIGITS
-    if neutral is not None and parameter not in {neutral, 0.0}:
-        digits = max(digits, 3 + math.ceil(math.log10(abs(parameter / (parameter - neutral)))))
-    return f"{parameter:.{digits}g}"
 
 
 def convincing(outcome: Outcome) -> bool:
@@ -139,13 +131,6 @@ def hopeful(outcome: Outcome) -> bool:
 def promising(line: Line, floor2: float) -> bool:
     """The same of a line and the floor's squared norm."""
     return line.share > _HOPEFUL or line.left2 <= 100 * floor2
-
-
-def simplest(held: Sequence[Outcome]) -> Outcome:
-    """The best of the accepted ones; without a fitted number where that explains as much."""
-    best = max(held, key=lambda each: each.line.share)
-    plain = [each for each in held if each.claim.parameter is None and each.line.share >= best.line.share - _SIMPLER]
-    return max(plain, key=lambda each: each.line.share, default=best)
 
 
 def different(outcomes: Sequence[Outcome]) -> list[Outcome]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from parityscope.hypotheses.worker import Candidate
     from parityscope.records import Skip
 
 __all__ = ["Explained", "Explanation", "Options", "Status", "as_json"]
@@ -21,7 +22,8 @@ class Explained:
     `slope_error` are the regression's. `channels_above` counts channels of `channels` whose rest is above the floor,
     `worst_z` is the largest root mean square z of a channel, `elements_above` counts elements beyond eight margins.
     `mismatched` counts elements that are finite on one side only, or infinite with another sign. `on_top_of` names the
-    arithmetic that a semantic hypothesis was tested in ("" for FP32), `parameter` is the fitted number, if any.
+    arithmetic that a semantic hypothesis was tested in ("" for FP32), `parameter` is the fitted number, if any, and
+    `generated` what a search said of it.
     """
 
     hypothesis: str
@@ -40,6 +42,7 @@ class Explained:
     node: str = ""
     on_top_of: str = ""
     parameter: float | None = None
+    generated: Candidate | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +53,8 @@ class Explanation:
     apart, the likeliest first), "expected" (by size: several nodes whose inner roundings are not known, or sums in the
     declared format in an order that is not known, which `by` then names), "unexplained" (a candidate bug: `left` describes
     where the error lies) or "not testable" (`skipped` says why). `rejected` are the best that failed. `evidence` says what
-    separates the members of `by`, or that nothing does.
+    separates the members of `by`, or that nothing does. `nearest` are generated descriptions that explain some of it, with their
+    shares: no causes.
     """
 
     tensor: str
@@ -59,6 +63,7 @@ class Explanation:
     rejected: tuple[Explained, ...] = ()
     evidence: tuple[str, ...] = ()
     left: str = ""
+    nearest: tuple[tuple[str, float], ...] = ()
     elements: int = 0
     skipped: tuple[Skip, ...] = ()
 
@@ -90,6 +95,7 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
         "rejected": [_entry(each) for each in explanation.rejected],
         "evidence": list(explanation.evidence),
         "left": explanation.left,
+        "nearest": [{"words": words, "share": share} for words, share in explanation.nearest],
     }
 
 

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic.maxima import NAN_DEPENDENT
-from parityscope.case.graph import constant_value, region
+from parityscope.case.graph import Regions, computing, constant_value, node_name
 from parityscope.errors import ParityError
 from parityscope.explanation.explaining import decide
+from parityscope.explanation.generating import Surroundings
 from parityscope.explanation.records import Explanation, Options
 from parityscope.explanation.running import Runner
 from parityscope.explanation.weighed import Weighed, weigh_arithmetic
+from parityscope.hypotheses.worker import Worker
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Mapping
 
     import onnx_ir as ir
 
@@ -44,7 +46,7 @@ def explain_suspects(
         limit: How many suspects.
     """
     graph = sides.model.graph()
-    observed = sides.observed()
+    observed = frozenset(sides.observed())
     sample = sides.reference.samples[0]
     options = Options(declared=declared)
     runner = Runner()
@@ -66,19 +68,28 @@ def explain_suspects(
             weighed[tensor] = outcome
         else:
             found[tensor] = outcome
+    with Worker() as worker:
+        around = Surroundings(sides=sides, graph=graph, worker=worker, held_elsewhere=[])
+        decided = {tensor: decide(each, _chances(weighed, tensor), options, around) for tensor, each in weighed.items()}
     for tensor, each in weighed.items():
-        others = [other.best.chances for name, other in weighed.items() if name != tensor]
-        verdict = decide(each, np.concatenate([np.zeros(0), *others]), options)
+        verdict = decided[tensor]
         apart = _runs_apart(sides, tensor, each.scene.feeds) if verdict.status == "unexplained" else ""
         found[tensor] = _refused(tensor, apart, verdict) if apart else verdict
     order = [suspect.site.tensor for suspect in localization.suspects]
     return {tensor: found[tensor] for tensor in order if tensor in found}
 
 
-def region_model(model: ir.Model, tensor: str, observed: Sequence[str]) -> ir.Model:
+def _chances(weighed: Mapping[str, Weighed], tensor: str) -> np.ndarray:
+    """The p-values of all other regions' channels."""
+    others = [other.best.chances for name, other in weighed.items() if name != tensor]
+    return np.concatenate([np.zeros(0), *others])
+
+
+def region_model(model: ir.Model, tensor: str, observed: Container[str]) -> ir.Model:
     """The nodes between `tensor` and the nearest `observed` tensors above it, as a graph of their own.
 
-    Its inputs have the names of the tensors that enter; parameters are shared with `model`, which is not changed.
+    Its inputs have the names of the tensors that enter, its nodes the names that they have in the whole graph; parameters are
+    shared with `model`, which is not changed.
     """
     import onnx_ir as ir
 
@@ -98,14 +109,15 @@ def region_model(model: ir.Model, tensor: str, observed: Sequence[str]) -> ir.Mo
         return made
 
     nodes = []
-    for node in region(model, tensor, observed):
+    places = {id(node): index for index, node in enumerate(computing(model))}
+    for node in Regions(model).of(tensor, observed):
         copy = ir.Node(
             node.domain,
             node.op_type,
             [taken(value) for value in node.inputs],
             list(node.attributes.values()),
             num_outputs=len(node.outputs),
-            name=node.name,
+            name=node_name(node, places[id(node)]),
         )
         for old, new in zip(node.outputs, copy.outputs, strict=True):
             new.name, new.type, new.shape = old.name, old.type, old.shape

@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 __all__ = ["Weighed", "context_of", "weigh_arithmetic"]
 
 _ALIKE = 1e-5  # relative L2: FP32's rounding of any length of sums, and far below what TF32 makes. Chosen.
-_ARITHMETIC = 0.6  # of the budget; the rest is for other functions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Weighed:
-    """What came out for each arithmetic, and what is left to be spent.
+    """What came out for each arithmetic of the `region`, and what is left to be spent.
 
     `nothing` is FP32 in another order, `by_size` are claims that only magnitudes can decide.
     """
 
     tensor: str
+    region: ir.Model
     scene: Scene
     sigma: np.ndarray
     nothing: Outcome
@@ -48,6 +48,11 @@ class Weighed:
     skipped: tuple[Skip, ...]
     price: Price
     budget: Budget
+
+    @property
+    def dtype(self) -> str:
+        """The element type of the tensor."""
+        return str(self.region.graph.outputs[0].dtype.numpy().name) if self.region.graph.outputs[0].dtype else "float32"
 
     @property
     def best(self) -> Outcome:
@@ -84,6 +89,7 @@ def weigh_arithmetic(
         )
     if np.array_equal(replayed, candidate, equal_nan=replayed.dtype.kind == "f"):
         return Explanation(tensor=tensor, status="exact", elements=candidate.size)
+    whole = region
     region, known = _opened(region, feeds, known, runner)
     scene = Scene(
         model=region,
@@ -94,10 +100,10 @@ def weigh_arithmetic(
         axis=channel_axis(candidate.ndim),
         seed=options.seed,
     )
-    return _weighed(tensor, scene, price(region, known), options, floats=replayed.dtype.kind == "f")
+    return _weighed(tensor, whole, scene, price(region, known), options, floats=replayed.dtype.kind == "f")
 
 
-def _weighed(tensor: str, scene: Scene, prices: Price, options: Options, *, floats: bool) -> Weighed:
+def _weighed(tensor: str, region: ir.Model, scene: Scene, prices: Price, options: Options, *, floats: bool) -> Weighed:
     generator = np.random.default_rng(options.seed)
     sigma = noise_floor(scene.model, scene.feeds, scene.runner, Variant(words=""), generator, scene.axis)
     plain = Claim(
@@ -106,13 +112,13 @@ def _weighed(tensor: str, scene: Scene, prices: Price, options: Options, *, floa
     nothing = weigh(scene, plain, sigma)
     if nothing is None:
         raise ParityError(f"the region of {tensor} gave another shape when it ran again")
-    budget = Budget(left=_ARITHMETIC * options.seconds)
+    budget = Budget(left=options.seconds)
     claims = _claims(scene, options.declared) if floats else []
     outcomes, skipped = _arithmetic(scene, sigma, [each for each in claims if not each.variant.by_size], prices, budget)
     skipped.extend(budget.skips())
-    budget.left += (1.0 - _ARITHMETIC) * options.seconds
     return Weighed(
         tensor=tensor,
+        region=region,
         scene=scene,
         sigma=sigma,
         nothing=nothing,

@@ -8,22 +8,18 @@ near to a tie say nothing about the rounding, and where they are few, slope and 
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
-
 import numpy as np
 
 from parityscope.explanation.claims import Claim, Outcome, Scene, output_of, predict, rewritten, stored
 from parityscope.explanation.floor import noise_floor
 from parityscope.explanation.judging import promising
-from parityscope.explanation.regression import CONFIDENCE, MARGIN, above_floor, regress
+from parityscope.explanation.regression import MARGIN, above_floor, regress
 
 __all__ = ["settle", "weigh"]
 
 _TIE = 3.0  # standard deviations, each with the floor's margin, that a number may be off before its rounding
 _FAR = 8.0  # margins: one element of 1e15 is there by chance
 _FLIP = 0.8  # E|x| of a standard normal: noise s moves a rounded number by one unit d with probability 0.8 s / d
-_STEP = 1e-3  # of the span, for the derivative by a fitted parameter
 _FEW = 4096  # elements, chosen: of so few one that fell to the other side of a tie may be a fifth of all error
 _UNDECIDED = 0.1  # of the elements may be near a tie for the others to speak for all. Chosen.
 _TRIMMED = 0.75  # of the elements: a fault in fewer than a quarter does not decide which arithmetic is under it
@@ -110,49 +106,7 @@ def settle(scene: Scene, outcome: Outcome) -> Outcome:
             * np.abs(np.where(np.isfinite(outcome.predicted), outcome.predicted, 0))
         )
         sigma = np.sqrt(np.square(sigma) + flips)
-    error, slope = _uncertainty(scene, outcome) if outcome.claim.parameter is not None else (0.0, None)
-    if slope is not None:
-        sigma = np.sqrt(np.square(sigma) + np.square(error * slope))
-    settled = weigh(scene, outcome.claim, sigma) or outcome
-    return replace(settled, significant=_significant(scene, settled, error))
-
-
-def _uncertainty(scene: Scene, outcome: Outcome) -> tuple[float, np.ndarray | None]:
-    """The standard error of a fitted parameter, and what one unit of it does to each element (float64), if anything.
-
-    The parameter was fitted to rounded numbers, so it is known to |r - p| / (sqrt(n - 1) |df/dparameter|) only.
-    """
-    claim, span = outcome.claim, outcome.claim.variant.span
-    if span is None or claim.parameter is None or span[0] == span[1]:
-        return 0.0, None
-    step = _STEP * (span[1] - span[0])
-    below, above = (predict(scene, replace(claim, parameter=claim.parameter + sign * step)) for sign in (-1.0, 1.0))
-    if below is None or above is None:
-        return 0.0, None
-    slope = (np.asarray(above, np.float64) - np.asarray(below, np.float64)) / (2.0 * step)
-    slope = np.where(np.isfinite(slope), slope, 0.0)
-    norm2 = float(np.square(slope).sum())
-    if norm2 == 0:
-        return 0.0, None
-    return math.sqrt(outcome.line.left2 / max(1, slope.size - 1) / norm2), slope
-
-
-def _significant(scene: Scene, outcome: Outcome, error: float) -> bool:
-    """Whether a fitted parameter differs from the neutral one by more than its own error and, in a channel, the floor."""
-    claim, neutral = outcome.claim, outcome.claim.variant.neutral
-    if claim.parameter is None or neutral is None:
-        return True
-    if abs(claim.parameter - neutral) <= CONFIDENCE * error:
-        return False
-    fitted, without = (predict(scene, replace(claim, parameter=each)) for each in (claim.parameter, neutral))
-    if fitted is None or without is None:
-        return True
-    with np.errstate(invalid="ignore"):
-        effect = np.asarray(fitted, np.float64) - np.asarray(without, np.float64)
-    if not np.isfinite(effect).all():
-        return True
-    ratios, _ = above_floor(effect, outcome.sigma, scene.axis)
-    return bool(ratios.max(initial=0.0) > MARGIN)
+    return weigh(scene, outcome.claim, sigma) or outcome
 
 
 def _ends(claim: Claim, exact: np.ndarray, sigma: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:

@@ -21,8 +21,8 @@ from parityscope.backends.targets import parse_target
 from parityscope.case import load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.inputs import Sample
+from parityscope.expectation import FLOAT32_ROUNDING
 from parityscope.faults.records import NoEffectError
-from parityscope.noise import FLOAT32_ROUNDING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -54,7 +54,7 @@ BASES = ("f32", "tf32", "f16", "bf16")
 # error are not exceeded by chance in a few thousand elements.
 _LEAST = 4.0
 # As many times FP32's noise. Chosen: no two honest evaluations in FP32 were further apart than 1.7 times an estimate of
-# it (prediction.py), and this one is no bound but a sample of two.
+# it (`expectation.grades`), and this one is no bound but a sample of two.
 _LEAST_NOISE = 20.0
 _LEAST_MOVED = 1e-5  # chosen: relative L2; what moves less matters to nobody
 

@@ -6,7 +6,6 @@ like a faulty one: an arithmetic, live or recorded, with all tensors or the outp
 
 from __future__ import annotations
 
-import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from parityscope.faults.judging import judged
 from parityscope.faults.planting import BASES, answers, base_of, live, recorded, write_samples
 from parityscope.faults.records import Bed, NoEffectError, Outcome, Plant
 from parityscope.faults.subjects import SUBJECTS
+from parityscope.private_folders import scratch_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ _ATTEMPTS = 12  # draws of a plant that has no effect, before the case is given 
 def run_case(case: Case, fault: Fault, clock: Callable[[], float] = time.perf_counter) -> Outcome:
     """Plants, diagnoses and judges one case; what keeps it from being examined is told in `error`."""
     blank = Outcome(case=case, family=fault.family, expected=(fault.expected, *fault.accepted))
-    with tempfile.TemporaryDirectory(prefix="parityscope-fault-") as scratch:
+    with scratch_folder("fault") as scratch:
         try:
             bed, plant = _planted(case, fault, Path(scratch))
         except NoEffectError as error:

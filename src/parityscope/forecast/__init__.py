@@ -106,7 +106,7 @@ def forecast(
     layers = run_layers(plan, progress) if settings.layers else Findings()
     seconds = {"layers": time.perf_counter() - started} if settings.layers else {}
     names = [value.name for value in model.outputs]
-    alone = not layers.together or any(name not in model.sites for name in names)
+    alone = not settings.layers or any(name not in model.sites for name in names)
     outputs = run_outputs(plan, progress) if alone else layers.only(names)
     seconds["outputs"] = time.perf_counter() - started - sum(seconds.values())
     graph = model.graph()

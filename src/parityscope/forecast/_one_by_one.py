@@ -1,34 +1,18 @@
-"""The careful way of the compiled pass: blocks that hold infinities or NaN, element by element; and how loops are compiled."""
+"""The careful way of the compiled pass: blocks that hold infinities or NaN, element by element."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
-
 import numpy as np
-from numba import njit
 
-__all__ = ["compiled", "first_with", "kept", "one_by_one", "range_one_by_one", "reassociated"]
+from parityscope.compiling import compiled
 
-F = TypeVar("F", bound=Callable[..., Any])
+__all__ = ["first_with", "one_by_one", "range_one_by_one"]
 
 _MAGNITUDE = np.int64(0x7FFF_FFFF_FFFF_FFFF)
 _MAGNITUDE_32 = np.uint32(0x7FFF_FFFF)
 
-compiled = cast("Callable[[F], F]", njit(nogil=True))
-# Sums in any order, and products added without rounding between: with neither "no NaN" nor "no infinity".
-reassociated = cast("Callable[[F], F]", njit(nogil=True, fastmath={"reassoc", "contract", "nsz"}))
 
-
-def kept(function: F) -> F:
-    """Compiles a function and keeps its machine code on disk."""
-    try:
-        return cast("F", njit(nogil=True, cache=True)(function))
-    except RuntimeError:  # numba found no directory that it may write its cache to
-        return compiled(function)
-
-
-@compiled
+@compiled()
 def first_with(r: np.ndarray, c: np.ndarray, wanted: np.int64) -> int:
     """The first place where |c-r| has the bits `wanted`; -1 where none has."""
     for i in range(r.shape[0]):
@@ -38,7 +22,7 @@ def first_with(r: np.ndarray, c: np.ndarray, wanted: np.int64) -> int:
     return -1
 
 
-@compiled
+@compiled()
 def _disagreement(one: np.float32, other: np.float32) -> int:
     """0: both finite, or the same infinity, or both NaN; 1: `one` alone is not finite; 2: they differ in another way."""
     if np.isfinite(one):
@@ -48,7 +32,7 @@ def _disagreement(one: np.float32, other: np.float32) -> int:
     return 0 if one == other or (np.isnan(one) and np.isnan(other)) else 2
 
 
-@compiled
+@compiled()
 def one_by_one(
     r: np.ndarray,
     c: np.ndarray,
@@ -90,7 +74,7 @@ def one_by_one(
                 sums[4] += np.float64(r[i]) * np.float64(r[i])
 
 
-@compiled
+@compiled()
 def range_one_by_one(r: np.ndarray, ends: np.ndarray, counts: np.ndarray) -> None:
     """The same of the range of r."""
     for i in range(r.shape[0]):

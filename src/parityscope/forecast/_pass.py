@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from parityscope.forecast._one_by_one import compiled, first_with, kept, one_by_one, range_one_by_one, reassociated
+from parityscope.compiling import compiled
+from parityscope.forecast._one_by_one import first_with, one_by_one, range_one_by_one
 
 __all__ = [
     "COUNTS",
@@ -37,7 +38,7 @@ _NONFINITE_32 = np.uint32(0x7F80_0000)
 _ONE_32, _ALL_32 = np.uint32(1), np.uint32(0xFFFF_FFFF)
 
 
-@reassociated
+@compiled(reassociate=True)
 def _pair_sums(r: np.ndarray, c: np.ndarray, work: np.ndarray) -> np.int64:
     """Sums of (c-r)^2 and r^2 to work[0:2], r's range to work[4:7]; gives the bits of the largest |c-r|.
 
@@ -63,7 +64,7 @@ def _pair_sums(r: np.ndarray, c: np.ndarray, work: np.ndarray) -> np.int64:
     return worst
 
 
-@reassociated
+@compiled(reassociate=True)
 def _all_sums(r: np.ndarray, c: np.ndarray, f: np.ndarray, work: np.ndarray) -> np.int64:
     """`_pair_sums`, and sums of (c-f)^2 and (f-r)^2 to work[2:4]."""
     e2 = r2 = d2 = h2 = 0.0
@@ -86,7 +87,7 @@ def _all_sums(r: np.ndarray, c: np.ndarray, f: np.ndarray, work: np.ndarray) -> 
     return worst
 
 
-@compiled
+@compiled()
 def _range(ends: np.ndarray, counts: np.ndarray, work: np.ndarray) -> None:
     """Adds the range in work[4:7] to ends[3:5] and counts[6]; every element is finite."""
     ends[3] = max(ends[3], np.int64(work[4]))
@@ -95,7 +96,7 @@ def _range(ends: np.ndarray, counts: np.ndarray, work: np.ndarray) -> None:
     counts[6] += np.int64(work[6])
 
 
-@compiled
+@compiled()
 def measure_block(
     r: np.ndarray,
     c: np.ndarray,
@@ -114,7 +115,7 @@ def measure_block(
     settle_block(r, c, f, split, ranged, first, largest, sums, counts, ends, work)
 
 
-@compiled
+@compiled()
 def settle_block(
     r: np.ndarray,
     c: np.ndarray,
@@ -148,7 +149,7 @@ def settle_block(
             range_one_by_one(r, ends, counts)
 
 
-@kept
+@compiled(kept=True)
 def measure_stretch(
     reference: np.ndarray,
     candidate: np.ndarray,

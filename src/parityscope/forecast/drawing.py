@@ -7,27 +7,34 @@ than a factor of two in 59 of 100 cases (their ratio is Cauchy's, 1 - 2/π (atan
 
 from __future__ import annotations
 
+import zlib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic.drawing import moved_inputs, moved_parameters
+from parityscope.arithmetic.detyping import wide
+from parityscope.arithmetic.drawing import Moved, is_moved, moved_inputs
 from parityscope.arithmetic.formats import format_named
-from parityscope.arithmetic.simulation import simulate
-from parityscope.backends._onnxruntime import open_session
-from parityscope.backends._operators import library
+from parityscope.arithmetic.simulation import arrange
 from parityscope.backends.recording import Progress, silent
 from parityscope.comparison import measure_pair
 from parityscope.comparison.rows import Align, as_given
-from parityscope.prediction import distance
+from parityscope.evaluation.evaluating import run_worlds
+from parityscope.evaluation.program import compile_program
+from parityscope.evaluation.sessions import Sessions
+from parityscope.evaluation.simulating import simulated_world
+from parityscope.evaluation.worlds import Then, World
+from parityscope.expectation import distance
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from parityscope.arithmetic import Format
     from parityscope.case import Inputs, Model
     from parityscope.comparison import Statistics
 
-__all__ = ["drawn_errors"]
+__all__ = ["drawn_errors", "drawn_outputs"]
 
 _SEED = 20261121  # any would do, a fixed one can be repeated
 
@@ -47,33 +54,61 @@ def drawn_errors(
 ) -> dict[str, list[float]]:
     """The error of each output called in `names` in each of `draws`, over `samples` together (relative L2).
 
-    `bounded` and `profile` are those of `simulate`; `align` puts what was found beside what was expected. An output that a
+    `bounded` and `profile` are those of `arrange`; `align` puts what was found beside what was expected. An output that a
     draw gives in another shape has none.
 
     Raises:
         ParityError: the model cannot be simulated so, or the runtime refuses the graph.
     """
-    number_format = format_named(precision)
-    folder = model.path.parent
-    wanted = [value.name for value in model.outputs]
     found: dict[str, list[float]] = {name: [] for name in names}
+    totals: dict[tuple[int, str], Statistics] = {}
+    drawn = drawn_outputs(
+        model, inputs, samples, precision, draws, bounded=bounded, profile=profile, align=align, progress=progress
+    )
+    for draw, _, expected, given in drawn:
+        for name in names:
+            if name in given and given[name].shape == expected[name].shape:
+                part = measure_pair(expected[name], given[name], channel_axis=None)
+                totals[draw, name] = totals[draw, name].merge(part) if (draw, name) in totals else part
+    for (_, name), total in sorted(totals.items()):
+        found[name].append(distance(total))
+    return {name: errors for name, errors in found.items() if len(errors) == draws}
+
+
+def drawn_outputs(
+    model: Model,
+    inputs: Inputs,
+    samples: Sequence[int],
+    precision: str,
+    draws: int,
+    *,
+    bounded: bool,
+    profile: str = "none",
+    align: Align = as_given,
+    progress: Progress = silent,
+) -> Iterator[tuple[int, int, Mapping[str, np.ndarray], Mapping[str, np.ndarray]]]:
+    """Draw, sample, and the outputs there: of the moved network, and of its simulation. Arguments as of `drawn_errors`."""
+    number_format = format_named(precision)
+    wanted = [value.name for value in model.outputs]
+    plain = World(name="reference", program=compile_program(wide(model.graph())))
+    low = simulated_world("low", arrange(model.graph(), precision, bounded=bounded, profile=profile))
     for draw in range(draws):
         progress("drawing rounding anew", draw, draws)
         generator = np.random.default_rng((_SEED, draw))
-        graph = moved_parameters(model.graph(), number_format, generator)
-        simulation = simulate(graph, precision, bounded=bounded, profile=profile, compiled=bool(library()))
-        low = open_session(simulation.model, outputs=wanted, folder=folder)
-        right = open_session(graph, outputs=wanted, folder=folder)
-        totals: dict[str, Statistics] = {}
+        worlds = [_drawn(world, number_format, draw) for world in (plain, low)]
+        sessions = Sessions()
         for index in samples:
             arrays = moved_inputs(inputs.sample(index).arrays, number_format, generator)
-            expected = right(arrays)
-            given = align(expected, low(arrays))
-            for name in names:
-                if name in given and given[name].shape == expected[name].shape:
-                    part = measure_pair(expected[name], given[name], channel_axis=None)
-                    totals[name] = totals[name].merge(part) if name in totals else part
-        for name, total in totals.items():
-            found[name].append(distance(total))
+            expected, simulated = run_worlds(worlds, arrays, wanted, sessions)
+            yield draw, index, expected, align(expected, simulated)
     progress("drawing rounding anew", draws, draws)
-    return {name: errors for name, errors in found.items() if len(errors) == draws}
+
+
+def _drawn(world: World, number_format: Format, draw: int) -> World:
+    """The world with its parameters moved before they are stored."""
+    stored = dict(world.stored)
+    for site, array in world.program.constants.items():
+        if is_moved(array):
+            moved = Moved(number_format.unit_roundoff, (_SEED, draw, zlib.crc32(site.encode())))
+            stored[site] = Then(moved, stored[site]) if site in stored else moved
+    return replace(world, stored=stored)

@@ -1,109 +1,87 @@
-"""Runs the reference and its simulations side by side and measures every tensor while both are in memory.
+"""Runs the reference and its simulations side by side and measures every tensor while it is in the cache.
 
-Where the runtime takes compiled operators (`_operators`), reference and simulation are one graph that measures itself
-(`together`). Elsewhere they give their tensors back stretch by stretch (`chunks`). Outputs alone are compared in
-undisturbed runs.
-
-**Introduced error.** Each tensor is computed a third time, in the reference's arithmetic on what the *simulation*
-stored of its inputs (the severed replay of `localization`): c - r = (c - f(c_in)) + (f(c_in) - r), exactly.
+All are worlds of one evaluation (`evaluation.evaluate`): the reference as it is, a simulation for each format, and for each of
+them its **severed replay**, which computes every tensor in the reference's arithmetic on what the simulation stored of its
+inputs. That is what separates introduced from inherited error: c - r = (c - f(c_in)) + (f(c_in) - r), exactly. Where a
+simulation computes with the reference's own weights on what it stored, f(c_in) is its result before it is rounded, and costs
+nothing.
 """
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from parityscope.backends import Capture
-from parityscope.backends.opening import open_target
-from parityscope.backends.sizing import tensor_shapes
-from parityscope.errors import ParityError
+from parityscope.arithmetic.detyping import wide
+from parityscope.backends.sim import prepare
+from parityscope.evaluation.evaluating import evaluate
+from parityscope.evaluation.program import compile_program
+from parityscope.evaluation.sessions import Sessions
+from parityscope.evaluation.worlds import World
 from parityscope.forecast._rows import Crew
-from parityscope.forecast.chunks import opened_chunks, run_chunk
 from parityscope.forecast.plans import Findings, Meters, Plan, concluded, meters_of
-from parityscope.forecast.together import opened
-from parityscope.records import Target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy as np
-
-    from parityscope.backends import Session
     from parityscope.backends.recording import Progress
-    from parityscope.forecast.together import Pair
+    from parityscope.evaluation.evaluating import Moment
 
 __all__ = ["Findings", "Plan", "run_layers", "run_outputs"]
 
-_REFERENCE = Target(backend="ort")
+_PLAIN, _REPLAYED = "reference", "replayed: "
 
 
 def run_outputs(plan: Plan, progress: Progress) -> Findings:
-    """Every output of every format, in undisturbed runs."""
+    """Every output of every format; nothing but what they depend on is run."""
     names = [value.name for value in plan.model.outputs]
-    meters = meters_of(plan, names)
-    with contextlib.ExitStack() as stack:
-        crew = stack.enter_context(Crew.of(plan.threads))
-        reference = stack.enter_context(open_target(plan.model, _REFERENCE, Capture()))
-        sessions: dict[str, Session] = {}
-        for name, target in plan.targets.items():
-            sessions[name] = stack.enter_context(open_target(plan.model, target, Capture()))
-            meters.skipped.extend(sessions[name].absent)
-        for position, sample in enumerate(plan.inputs):
-            progress("predicting outputs", position, len(plan.inputs))
-            expected = reference.run(sample)
-            for name, session in sessions.items():
-                meters.formats[name].add(names, expected, session.run(sample), {}, crew)
-            if meters.alone is not None:
-                meters.alone.add(names, expected, expected, {}, crew)
-    progress("predicting outputs", 1, 1)
-    return concluded(meters)
+    return _run(replace(plan, introduced=False), names, "predicting outputs", progress)
 
 
 def run_layers(plan: Plan, progress: Progress) -> Findings:
     """Every tensor that nodes of the main graph compute."""
-    names = list(plan.model.sites)
+    return _run(plan, list(plan.model.sites), "predicting layers", progress)
+
+
+def _run(plan: Plan, names: Sequence[str], doing: str, progress: Progress) -> Findings:
     meters = meters_of(plan, names)
     if not names:
         return concluded(meters)
-    if pairs := _pairs(plan, names, meters):
-        _run_pairs(pairs, plan, meters, progress)
-        return replace(concluded(meters), together=True)
-    chunks = opened_chunks(plan, names, meters)
-    steps = len(chunks) * len(plan.inputs)
+    plain = World(name=_PLAIN, program=compile_program(wide(plan.model.graph())))
+    worlds = [plain]
+    for name, target in plan.targets.items():
+        simulated, skipped = prepare(plan.model, target, names)
+        meters.skipped.extend(skipped)
+        worlds.append(replace(simulated, name=name))
+        if plan.introduced:
+            worlds.append(World(name=_REPLAYED + name, program=plain.program, follows=name))
+    known = {*plain.program.steps_of, *plain.program.constants, *plain.program.inputs}
+    meters.unread.update((name, "the reference did not give it back") for name in names if name not in known)
+    watch = [name for name in names if name in known]
+    sessions = Sessions(threads=plan.threads)
     with Crew.of(plan.threads) as crew:
         for position, sample in enumerate(plan.inputs):
-            held: dict[str, dict[str, np.ndarray]] = {name: {} for name in ("", *plan.targets)}
-            for number, chunk in enumerate(chunks):
-                progress("predicting layers", position * len(chunks) + number, steps)
-                run_chunk(chunk, sample, held, meters, crew)
-    progress("predicting layers", steps, steps)
+            for moment in evaluate(worlds, sample.arrays, watch, sessions):
+                index = 0 if moment.step is None else moment.step.index
+                progress(
+                    doing, position * len(plain.program.steps) + index, len(plan.inputs) * len(plain.program.steps)
+                )
+                _measure(moment, meters, crew)
+    progress(doing, 1, 1)
     return concluded(meters)
 
 
-def _pairs(plan: Plan, names: Sequence[str], meters: Meters) -> dict[str, Pair]:
-    """For each format the graph that measures itself; empty where one of them is not to be had."""
-    pairs: dict[str, Pair] = {}
-    shapes: dict[str, tuple[int, ...]] = {}
-    if plan.targets:
-        with contextlib.suppress(ParityError):
-            shapes = tensor_shapes(plan.model, next(iter(plan.inputs)), names)
-    for name, target in plan.targets.items():
-        try:
-            pair = opened(plan.model, target, names, shapes, introduced=plan.introduced)
-        except ParityError:
-            return {}  # what can be said against the model is said by the sessions that each run one side
-        if pair is None:
-            return {}
-        pairs[name] = pair
-    meters.skipped.extend(skip for pair in pairs.values() for skip in pair.skipped)
-    return pairs
+def _measure(moment: Moment, meters: Meters, crew: Crew) -> None:
+    sites = moment.sites
+    expected = {site: moment.stored(_PLAIN, site) for site in sites}
+    for name, tally in meters.formats.items():
+        found = _there({site: moment.stored(name, site) for site in sites})
+        # At inputs and constants nothing is computed, and nothing introduced.
+        again = {} if moment.step is None else {site: moment.computed(_REPLAYED + name, site) for site in sites}
+        tally.add(sites, expected, found, _there(again), crew)
+    if meters.alone is not None:
+        meters.alone.add(sites, expected, expected, {}, crew)
 
 
-def _run_pairs(pairs: Mapping[str, Pair], plan: Plan, meters: Meters, progress: Progress) -> None:
-    with Crew.of(plan.threads) as crew:
-        for position, sample in enumerate(plan.inputs):
-            progress("predicting layers", position, len(plan.inputs))
-            for name, pair in pairs.items():
-                pair.add(sample.arrays, meters.formats[name], crew)
-    progress("predicting layers", len(plan.inputs), len(plan.inputs))
+def _there(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {site: value for site, value in values.items() if value is not None}

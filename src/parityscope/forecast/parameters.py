@@ -15,12 +15,13 @@ import numpy as np
 
 from parityscope.arithmetic import round_to
 from parityscope.arithmetic.quantized import QUANTIZED
+from parityscope.arithmetic.reading import blocks_of
 from parityscope.arithmetic.sites import EXACT_INPUTS
 from parityscope.case.graph import constant_value, node_name
 from parityscope.forecast.records import ChangedParameter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import onnx_ir as ir
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["changed_parameters", "role_of"]
 
-_BLOCK = 1 << 20  # elements. Chosen
 
 # Names of the inputs of operators whose parameters deserve one, from the ONNX operator specification.
 _ROLES = {
@@ -54,7 +54,7 @@ def changed_parameters(model: ir.Model, number_format: Format) -> tuple[ChangedP
         tensor = constant_value(value)
         if tensor is None or not tensor.dtype.is_floating_point() or not tensor.size:
             continue
-        change = _change(tensor.numpy(), number_format)
+        change = _change(blocks_of(tensor), number_format)
         if change is None:
             continue
         node, index = readers[0][1], readers[0][2]
@@ -106,17 +106,12 @@ class _Change:
     smallest: float
 
 
-def _change(array: np.ndarray, number_format: Format) -> _Change | None:
-    """What the format does to the elements of a constant; None when it can hold all of them.
-
-    Block by block, so that weights of gigabytes need no copy of themselves.
-    """
-    flat = array.reshape(-1)
-    dtype = np.float64 if array.dtype.itemsize > 4 else np.float32
+def _change(blocks: Iterable[np.ndarray], number_format: Format) -> _Change | None:
+    """What the format does to the elements of a constant; None when it can hold all of them."""
     overflowed = flushed = subnormal = 0
     before, distance, value, smallest = 0.0, 0.0, math.nan, math.inf
-    for start in range(0, flat.size, _BLOCK):
-        exact = flat[start : start + _BLOCK].astype(dtype)
+    for block in blocks:
+        exact = block.astype(np.float64 if block.dtype.itemsize > 4 else np.float32)
         magnitude = np.abs(exact)
         finite = np.isfinite(magnitude)
         least = float(np.min(magnitude, where=finite & (magnitude > 0), initial=np.inf))

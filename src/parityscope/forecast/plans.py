@@ -35,15 +35,11 @@ class Plan:
 
 @dataclass(slots=True, kw_only=True)
 class Findings:
-    """What was measured: by format and tensor, and the reference's ranges by tensor.
-
-    `together` says that reference and simulation were one graph, in which nothing was marked as an output to be seen.
-    """
+    """What was measured: by format and tensor, and the reference's ranges by tensor."""
 
     predicted: dict[str, dict[str, Predicted]] = field(default_factory=dict)
     ranges: dict[str, Range] = field(default_factory=dict)
     skipped: list[Skip] = field(default_factory=list)
-    together: bool = False
 
     def only(self, names: Sequence[str]) -> Findings:
         """The same of some tensors, in this order."""

@@ -39,11 +39,9 @@ def read_sheet(path: str | Path, formats: Sequence[str]) -> Sheet:
         ParityError: there is no such file or format, or it is no ONNX model.
     """
     path = Path(path)
-    if not path.is_file():
-        raise ParityError(f"there is no model at {path}", fix="give the path of an .onnx file")
     wanted = tuple(dict.fromkeys(format_named(name) for name in formats))
     model = read_graph(path)
-    _sort(model, path)
+    model.graph.sort()
     infer_types(model)
     places = tuple(_places(model))
     skipped: list[Skip] = []
@@ -62,15 +60,6 @@ def read_sheet(path: str | Path, formats: Sequence[str]) -> Sheet:
     )
 
 
-def _sort(model: ir.Model, path: Path) -> None:
-    try:
-        model.graph.sort()
-    except ValueError as error:
-        raise ParityError(
-            f"{path.name} has a cycle: a node depends on its own output", where=str(path), fix="export the model again"
-        ) from error
-
-
 def _places(model: ir.Model) -> Iterator[Place]:
     index = -1
     for node in model.graph:
@@ -87,7 +76,8 @@ def _places(model: ir.Model) -> Iterator[Place]:
 def _with_bodies(node: ir.Node, name: str, index: int, inside: str) -> Iterator[Place]:
     yield Place(node=node, name=name, index=index, inside=inside)
     for label, body in _bodies(node):
-        path = f"{inside}/{name}/{label}".lstrip("/")
+        # The name of a node that has none of its own tells already what it is inside of.
+        path = f"{inside}/{name}/{label}".lstrip("/") if node.name else f"{name}/{label}"
         for position, inner in enumerate(body):
             if inner.op_type != "Constant":
                 unnamed = f"{path}/{inner.op_type}#{position}"

@@ -25,10 +25,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic.element_types import infer_types
-from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.recording import Progress, silent
 from parityscope.case.crossing import crossings
-from parityscope.case.deriving import SEVERED_SUFFIX, sever, subgraph
+from parityscope.evaluation.evaluating import run_world
+from parityscope.evaluation.program import Program, program_of
+from parityscope.evaluation.sessions import Sessions
+from parityscope.evaluation.worlds import World
+from parityscope.localization.replay import Given
 from parityscope.records import Stretch
 
 if TYPE_CHECKING:
@@ -67,6 +70,7 @@ def attribute(
     cuts = _clean(sides)
     if not cuts or not any(np.any(error != 0) for error in errors.values()):  # NaN differs from 0 too
         return ()
+    runs = _Runs(program=program_of(sides.model), sessions=Sessions())
     total = _norm(errors)
     start = _Point(place=-1, phi=0.0, errors={name: np.zeros_like(error) for name, error in errors.items()})
     end = _Point(place=len(cuts), phi=1.0, errors=errors)
@@ -78,7 +82,7 @@ def attribute(
         progress("attributing", used, evaluations)
         left, right = chosen
         place = (left.place + right.place) // 2
-        found = _suffix(sides, cuts[place], sample, scales)
+        found = _suffix(sides, runs, cuts[place], sample, scales)
         middle = _Point(place=place, phi=_phi(found, errors), errors=found)
         points.append(middle)
         queue.push(left, middle)
@@ -87,6 +91,14 @@ def attribute(
     progress("attributing", evaluations, evaluations)
     points.sort(key=lambda point: point.place)
     return tuple(_stretch(cuts, left, right, total) for left, right in itertools.pairwise(points))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Runs:
+    """The reference as a program, and what runs it."""
+
+    program: Program
+    sessions: Sessions
 
 
 def _clean(sides: Sides) -> list[Crossing]:
@@ -137,20 +149,20 @@ def _norm(errors: Mapping[str, np.ndarray]) -> float:
     return math.sqrt(sum(float(np.sum(np.square(error[np.isfinite(error)]))) for error in errors.values()))
 
 
-def _suffix(sides: Sides, cut: Crossing, sample: int, scales: Mapping[str, float]) -> dict[str, np.ndarray]:
+def _suffix(
+    sides: Sides, runs: _Runs, cut: Crossing, sample: int, scales: Mapping[str, float]
+) -> dict[str, np.ndarray]:
     """(Y(cut) - r) / scale in float64: outputs in front of the cut are the candidate's own."""
     values = {name: sides.its(sample, name, reader=name) for name in scales if name in cut.done}
     behind = [name for name in scales if name not in cut.done]
     if behind:
         known = set(sides.observed())
         crossing = [str(value.name) for value in cut.values if value.name in known]
-        severed = sever(sides.model.graph(), {name: sides.kind(name) for name in crossing})
-        run = open_session(subgraph(severed.model, behind), folder=sides.model.path.parent)
-        feeds: dict[str, np.ndarray] = dict(sides.inputs.sample(sample).arrays)
         # What crosses a cut may be of several recorded runs; as many as can be are of the last one's. The shares sum to one
-        # whatever is fed.
-        feeds.update((name + SEVERED_SUFFIX, sides.its(sample, name, reader=crossing[-1])) for name in crossing)
-        values.update(run(feeds))
+        # whatever is given.
+        given = Given(sides, crossing, sample, crossing[-1]) if crossing else {}
+        world = World(name="suffix", program=runs.program, given=given)
+        values.update(run_world(world, sides.inputs.sample(sample).arrays, behind, runs.sessions))
     with np.errstate(invalid="ignore", over="ignore"):
         return {
             name: (values[name].astype(np.float64) - sides.reference.get(sample, name).astype(np.float64)) / scale

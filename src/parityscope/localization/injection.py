@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.recording import Progress, silent
-from parityscope.case.deriving import inject, mark_outputs
-from parityscope.localization.keeping import injected_graph, severed_graphs
-from parityscope.localization.replay import Options, by_introduced, open_window, plan_windows, replayed_values
+from parityscope.evaluation.evaluating import run_worlds
+from parityscope.evaluation.sessions import Sessions
+from parityscope.evaluation.worlds import World
+from parityscope.localization.keeping import Programs
+from parityscope.localization.replay import Options, by_introduced, replayed_values
 from parityscope.localization.sides import Sides
 
 if TYPE_CHECKING:
@@ -30,6 +31,22 @@ if TYPE_CHECKING:
     from parityscope.trace import Trace
 
 __all__ = ["injection"]
+
+_PLAIN = "plain"
+_TOGETHER = 4  # suspects whose effects are followed at once. Chosen: each holds what is live behind it
+
+
+class Added:
+    """Adds an error to a tensor: in floating point; modulo 2^n in integers; exclusive or in booleans."""
+
+    def __init__(self, error: np.ndarray) -> None:
+        self._error = error
+
+    def __call__(self, array: np.ndarray) -> np.ndarray:
+        if array.dtype == np.bool_:
+            return np.asarray(np.logical_xor(array, self._error))
+        with np.errstate(invalid="ignore", over="ignore"):
+            return np.asarray(array + self._error, array.dtype)
 
 
 def injection(
@@ -53,30 +70,35 @@ def injection(
     outputs = sides.float_outputs(sample)
     if not leading or not outputs:
         return localization
-    errors = _introduced_errors(sides, leading, sample, options)
-    graph = injected_graph(sides)
-    names = inject(graph, {name: sides.kind(name) for name in leading})
-    mark_outputs(graph, outputs)
-    run = open_session(graph, optimization=options.optimization, folder=model.path.parent)
-    base = dict(inputs.sample(sample).arrays)
-    zeros = {names[name]: np.zeros((), errors[name].dtype) for name in leading}
+    programs = Programs.of(sides, sides.observed())
+    sessions = Sessions(threads=options.threads)
+    errors = _introduced_errors(sides, programs, leading, sample, sessions)
     actual = {name: sides.error(sample, name) for name in outputs}
+    plain = World(name=_PLAIN, program=programs.candidates)
+    added = {name: Added(error) for name, error in errors.items()}
+    feeds = inputs.sample(sample).arrays
 
-    def effect(chosen: Sequence[str]) -> dict[str, np.ndarray]:
-        feeds = {**base, **zeros, **{names[name]: errors[name] for name in chosen}}
+    def effects(chosen: Sequence[Sequence[str]]) -> list[dict[str, np.ndarray]]:
+        """What adding the errors of each of these sets does to the outputs: worlds that share all before the first of them."""
+        worlds = [
+            replace(plain, name=str(number), stored={name: added[name] for name in names})
+            for number, names in enumerate(chosen)
+        ]
+        before, *behind = run_worlds([plain, *worlds], feeds, outputs, sessions)
         with np.errstate(invalid="ignore", over="ignore"):
-            return {
-                name: array.astype(np.float64) - reference.get(sample, name).astype(np.float64)
-                for name, array in run(feeds).items()
-            }
+            return [
+                {name: array.astype(np.float64) - before[name].astype(np.float64) for name, array in found.items()}
+                for found in behind
+            ]
 
     shares: dict[str, tuple[float, float]] = {}
-    for position, name in enumerate(leading):
+    for position in range(0, len(leading), _TOGETHER):
         progress("injecting", position, len(leading))
-        alone = effect([name])
-        shares[name] = (_share(sides, actual, alone, sample), _norm(sides, alone, sample))
+        names = leading[position : position + _TOGETHER]
+        for name, alone in zip(names, effects([[name] for name in names]), strict=True):
+            shares[name] = (_share(sides, actual, alone, sample), _norm(sides, alone, sample))
     progress("injecting", len(leading), len(leading))
-    left = _left_over(sides, actual, effect(leading), sample)
+    left = _left_over(sides, actual, effects([leading])[0], sample)
     suspects = [
         replace(suspect, share=shares[suspect.site.tensor][0], injected=shares[suspect.site.tensor][1])
         if suspect.site.tensor in shares
@@ -87,14 +109,11 @@ def injection(
     return replace(localization, suspects=tuple(suspects), unexplained=left)
 
 
-def _introduced_errors(sides: Sides, leading: Sequence[str], sample: int, options: Options) -> dict[str, np.ndarray]:
+def _introduced_errors(
+    sides: Sides, programs: Programs, leading: Sequence[str], sample: int, sessions: Sessions
+) -> dict[str, np.ndarray]:
     """The introduced error c - f(c_in) of each leading tensor, in the dtype that the graph holds it in."""
-    replayed: dict[str, np.ndarray] = {}
-    for severed, names in severed_graphs(sides, sides.observed(), leading):
-        for window in plan_windows(sides, names, options.memory // 2) if names else ():
-            run = open_window(sides, severed, window, options)
-            needed = tuple(dict.fromkeys(name for tensor in window for name in severed.reads[tensor]))
-            replayed.update(replayed_values(run, sides, needed, sample, reader=window[0]))
+    replayed = dict(replayed_values(sides, programs, leading, sample, sessions))
     errors = {}
     for name in leading:
         mine = sides.candidate.get(sample, sides.pairing[name])

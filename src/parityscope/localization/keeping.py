@@ -8,6 +8,7 @@ the maximum is replayed as one that hands NaN on; everywhere else as it stands.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,63 +16,66 @@ import numpy as np
 from parityscope.arithmetic._graphs import Names
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.maxima import NAN_DEPENDENT, propagate_nans
-from parityscope.case.deriving import Severed, sever
-from parityscope.case.graph import computing, node_name
+from parityscope.arithmetic.opsets import OLDEST, prepared
+from parityscope.evaluation.program import Program, Region, compile_program, program_of, regions_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import onnx_ir as ir
-
+    from parityscope.case import Model
     from parityscope.localization.sides import Sides
 
-__all__ = ["injected_graph", "severed_graphs"]
+__all__ = ["Programs"]
 
 
-def severed_graphs(
-    sides: Sides, observed: Sequence[str], wanted: Sequence[str] | None = None
-) -> list[tuple[Severed, list[str]]]:
-    """The reference's graph severed at `observed`, and those of `wanted` (default: all) that are replayed in it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Programs:
+    """The reference as a program, the regions between observed tensors, and which of these tensors hand NaN on.
 
-    A second graph, in which maxima hand NaN on, is made only where there is a tensor for it.
+    `keeping` is the program in which maxima hand NaN on; None where the candidate never does.
     """
-    model = sides.model.graph()
-    maxima = _maxima(model)
-    kinds = {name: sides.kind(name) for name in observed}
-    severed = sever(model, kinds)
-    chosen = list(observed if wanted is None else wanted)
-    keeping = [name for name in chosen if maxima.intersection(severed.nodes[name]) and _hands_nan_on(sides, name)]
-    found = [(severed, [name for name in chosen if name not in keeping])]
-    if keeping:
-        # What it tells of regions is told of the nodes that the model has.
-        again = Severed(model=sever(_handing_on(sides), kinds).model, reads=severed.reads, nodes=severed.nodes)
-        found.append((again, keeping))
-    return found
+
+    plain: Program
+    keeping: Program | None
+    regions: dict[str, Region]
+    hands_on: frozenset[str]
+
+    @classmethod
+    def of(cls, sides: Sides, observed: Sequence[str]) -> Programs:
+        """The programs for a candidate's tensors."""
+        plain = program_of(sides.model)
+        regions = regions_of(plain, observed)
+        hands_on = frozenset(
+            name
+            for name, region in regions.items()
+            if any(step.op_type in NAN_DEPENDENT for step in region.steps) and _holds_nan(sides, name)
+        )
+        keeping = _handing_on(sides.model) if hands_on else None
+        return cls(plain=plain, keeping=keeping, regions=regions, hands_on=hands_on)
+
+    @property
+    def candidates(self) -> Program:
+        """The program that treats NaN as the candidate does, as far as it showed that."""
+        return self.plain if self.keeping is None else self.keeping
+
+    def nodes_of(self, name: str, model: Model) -> tuple[str, ...]:
+        """The names of the nodes in the region of a tensor, in order, as `model` calls them."""
+        steps = self.regions[name].steps
+        sites = (next((model.sites[site] for site in step.outputs if site in model.sites), None) for step in steps)
+        return tuple(
+            step.node.name or step.key if site is None else site.node for site, step in zip(sites, steps, strict=True)
+        )
 
 
-def injected_graph(sides: Sides) -> ir.Model:
-    """The reference's graph, in which maxima hand NaN on if one of the candidate's did."""
-    model = sides.model.graph()
-    maxima = _maxima(model)
-    places = sides.model.sites
-    seen = [name for name in sides.observed() if places[name].node in maxima]
-    return _handing_on(sides) if any(_hands_nan_on(sides, name) for name in seen) else model
-
-
-def _maxima(model: ir.Model) -> set[str]:
-    """The names of the nodes whose treatment of NaN is the runtime's own."""
-    return {node_name(node, index) for index, node in enumerate(computing(model)) if node.op_type in NAN_DEPENDENT}
-
-
-def _hands_nan_on(sides: Sides, name: str) -> bool:
+def _holds_nan(sides: Sides, name: str) -> bool:
     """Whether the candidate's tensor holds NaN on any sample."""
     other = sides.pairing[name]
     arrays = (sides.candidate.get(sample, other) for sample in sides.reference.samples)
     return any(array.dtype.kind not in "biu" and bool(np.isnan(array).any()) for array in arrays)
 
 
-def _handing_on(sides: Sides) -> ir.Model:
-    model = sides.model.graph()
-    infer_types(model)
-    propagate_nans(model, Names(model))
-    return model
+def _handing_on(model: Model) -> Program:
+    graph = prepared(model.graph(), OLDEST)
+    infer_types(graph)
+    propagate_nans(graph, Names(graph))
+    return compile_program(graph)

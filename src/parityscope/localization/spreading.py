@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parityscope.comparison import measure_pair
-from parityscope.prediction import FLOAT32_ROUNDING, distance
+from parityscope.expectation import FLOAT32_ROUNDING, distance
 from parityscope.records import Spread
 
 if TYPE_CHECKING:

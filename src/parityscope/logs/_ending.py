@@ -59,8 +59,8 @@ def refuse_binary(source: Source) -> None:
         )
 
 
-def refuse_other(path: Path, lines: int) -> None:
-    """Refuses a text in which no line is TensorRT's.
+def refuse_other(path: Path, lines: str) -> None:
+    """Refuses a text in which no line is TensorRT's; `lines` says how many were looked at.
 
     Raises:
         ParityError: always.

@@ -41,7 +41,7 @@ FACTS = (
     _fact("layer output types", "LayerOutputTypes: ", r"^LayerOutputTypes: (\S.*)"),
     _fact("precision constraints", "recision constraints", r"[Pp]recision [Cc]onstraints: (\S.*)"),
     _fact("builder flags", "Flags ", r"^\s*Flags\s+\| \[(.*)\]"),
-    _fact("tactic sources", "actic Sources", r"Tactic Sources\s+\| \[(.*)\]|Tactic sources: (\S.*)"),
+    _fact("tactic sources", "actic Sources", r"Tactic Sources\s+\| \[([^\[\]]*)\]|Tactic sources: (\S.*)"),
     _fact("profiling verbosity", "rofiling", r"Profiling [Vv]erbosity\s*[:|]\s*(\S.*)"),
     _fact("sparsity", "Sparsity: ", r"^Sparsity: (\S.*)"),
     _fact("engine built in", "Engine built in ", r"Engine built in (.+?)\.?$"),
@@ -52,12 +52,14 @@ FACTS = (
     _fact("throughput", "Throughput: ", r"^Throughput: ([\d.]+ qps)"),
 )
 
-_BANNER = re.compile(r"&&&& (RUNNING|PASSED|FAILED) ([\w.-]+) \[(TensorRT(?:-RTX)?) v(\d+)\](?: \[\w+\])* # (.*)")
+_BANNER = re.compile(r"&&&& (RUNNING|PASSED|FAILED) ([\w.-]+) \[(TensorRT(?:-RTX)?) v(\d{1,9})\](?: \[\w+\])* # (.*)")
 _FLAG = re.compile(r"--([A-Za-z-]+)(?:=(\S+))?")
 _PERFORMANCE = re.compile(r"^(Latency|Enqueue Time|H2D Latency|GPU Compute Time|D2H Latency): (.*)")
-_QUANTITY = re.compile(r"([a-z]+(?:\(\d+%\))?) = ([\d.]+) ms")
-_ROW_FIRST = re.compile(r"^\s*([\d.]+)\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s+(\S.*)$")
-_ROW_LAST = re.compile(r"^\s*(\S.*?)\s{2,}([\d.]+)\s+([\d.]+)\s+(?:[\d.]+\s+)?([\d.]+)\s*%?$")
+_NUMBER = r"(\d+(?:\.\d*)?)"
+_QUANTITY = re.compile(rf"(?<![a-z])([a-z]+(?:\(\d+%\))?) = {_NUMBER} ms")
+_ROW_FIRST = re.compile(rf"^\s*{_NUMBER}\s+{_NUMBER}\s+{_NUMBER}\s+{_NUMBER}\s+(\S.*)$")
+# Blanks are looked at from their first one only.
+_ROW_LAST = re.compile(rf"^\s*(\S.*?)(?<=\S)\s{{2,}}{_NUMBER}\s+{_NUMBER}\s+(?:{_NUMBER}\s+)?{_NUMBER}\s*%?$")
 
 
 def version_of(number: str) -> str:

@@ -10,7 +10,7 @@ __all__ = ["counted", "fused", "made_for", "removed"]
 
 _RULE = re.compile(r"(\w*Fusion): Fusing (.+?)(?: with (.+))?$")
 _BARE = re.compile(r"Fusing (?:convolution weights from )?(.+?) with (?:scale )?(.+)$")
-_COUNT = re.compile(r"(?:(Original): |(After .+?): )(\d+) layers")
+_COUNT = re.compile(r"(?:(Original): |(After .+?): )(\d{1,9}) layers")
 _REMOVED = re.compile(r"(?:Removing|Eliminating) (\S.*?)$")
 _REGISTERED = re.compile(r"Registering layer: (.*) for ONNX node: (.*)$")
 _HELPING = re.compile(r"Registering layer: (.*) required by ONNX-TRT$")

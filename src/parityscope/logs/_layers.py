@@ -24,8 +24,10 @@ __all__ = ["detailed_layer", "io_tensor", "plain_layer", "type_word"]
 
 _TYPES = "Float|Half|BFloat16|BF16|Int8|UInt8|Int32|Int64|Int4|Bool|FP8|Fp8|FP4|Fp4|E8M0"
 _PLAIN = re.compile(r"Layer\(([^)]*)\): (.*)$")
-_PLAIN_TENSOR = re.compile(rf"(?:^|, )(.+?) ?[\[(]({_TYPES})[\[(]([^\])]*)[\])][\])]")
-_TENSOR = re.compile(r"\{ Name: (.*?)(?:, Location: \w+)?, Dimensions: \[([^\]]*)\]([^{}]*)\}")
+# What stands behind a tensor's name: its name is what lies between the tensor before it and this.
+_PLAIN_TYPE = re.compile(rf"[\[(]({_TYPES})[\[(]([^\[\]()]*)[\])][\])]")
+_TENSOR_MARK = "{ Name: "
+_TENSOR = re.compile(r"(?>(.*?)(?:, Location: \w+)?, Dimensions: \[)([^\[\]]*)\]([^{}]*)\}")
 _DATATYPE = re.compile(r"(?:Format/)?Datatype: ([^,}]+)")
 _TACTIC = re.compile(r", TacticName: ([^,]*)")
 _IO = re.compile(
@@ -104,11 +106,15 @@ def type_word(text: str) -> str:
 
 
 def _plain_tensors(text: str) -> Iterator[EngineTensor]:
-    for found in _PLAIN_TENSOR.finditer(text.strip()):
-        yield EngineTensor(name=found[1], dtype=found[2], dimensions=found[3])
+    start = 0
+    for found in _PLAIN_TYPE.finditer(text):
+        name = text[start : found.start()].strip().removeprefix(",").lstrip()
+        start = found.end()
+        if name:
+            yield EngineTensor(name=name, dtype=found[1], dimensions=found[2])
 
 
 def _tensors(text: str) -> Iterator[EngineTensor]:
-    for found in _TENSOR.finditer(text):
+    for found in filter(None, map(_TENSOR.match, text.split(_TENSOR_MARK)[1:])):
         dtype = _DATATYPE.search(found[3])
         yield EngineTensor(name=found[1], dtype=type_word(dtype[1].strip()) if dtype else "", dimensions=found[2])

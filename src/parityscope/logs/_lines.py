@@ -61,13 +61,15 @@ _NOISE = re.compile(
     rb"\S+ \(\w+\) Set Tactic Name: )"
 )
 # What a container, a service or a shell puts before a line. `name | ` is also Polygraphy's form (`PASSED | Runtime: ...`), and is
-# taken off only where a line of a log follows.
+# taken off only where a line of a log follows. Nothing that was matched is tried again in another way (`*+`), and only so far
+# into a line: the time is linear in any content.
+_FOREIGN_END = 1024
 _FOREIGN = re.compile(
-    rb"(?:(?:\x1b\[[\d;]*m)*(?:"
-    rb"(?:[^\t\x1b\[]+\t[^\t]*\t)?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)"
+    rb"(?:(?:\x1b\[[\d;]*+m)*+(?:"
+    rb"(?:[^\t\x1b\[]{1,160}\t[^\t]{0,160}\t)?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)"
     rb"(?: std(?:out|err) [FP]| \S+ \S+\[\d+\]:)? ?"
-    rb"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S+ \S+: |\[pod/[^\]]+\] |\S+\.exe : "
-    rb"|[\w.-]+ +\| (?=\[|&&&& |Layer\(|Name: | Name: |Layers:|I/O Tensors:|Engine |Bindings:|\x1b|\d{4}-)))+"
+    rb"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S++ \S+: |\[pod/[^\]]++\] |[^\s:]{1,160}\.exe : "
+    rb"|[\w.-]++ ++\| (?=\[|&&&& |Layer\(|Name: | Name: |Layers:|I/O Tensors:|Engine |Bindings:|\x1b|\d{4}-)))+"
 )
 _WORDED = re.compile(
     r"(?:\S+ \S+ \[[VIWEF]:[^\]]*\] )?"
@@ -80,7 +82,7 @@ def bare(line: bytes) -> bytes:
     """A line without what a container, a service or a shell put before it."""
     if line.startswith(b"[") and not line.startswith(b"[pod/"):
         return line
-    found = _FOREIGN.match(line)
+    found = _FOREIGN.match(line, 0, _FOREIGN_END)
     return line[found.end() :] if found else line
 
 
@@ -96,20 +98,20 @@ def text_of(line: bytes) -> str:
 
 def lines_of(blocks: Iterable[bytes]) -> Iterator[bytes]:
     """The lines of a text that comes in blocks, without their ends; no more of a line than `_LONGEST` is kept."""
-    rest, passing = b"", False
+    pieces: list[bytes] = []  # of the line that has not ended yet; each byte is joined once
+    kept = 0
     for block in blocks:
-        if passing:
-            _, end, rest = block.partition(b"\n")
-            passing = not end
-        else:
-            rest += block
-        *whole, rest = rest.split(b"\n")
-        yield from whole
-        if len(rest) > _LONGEST:
-            yield rest[:_LONGEST]
-            rest, passing = b"", True
-    if rest:
-        yield rest
+        first, *others = block.split(b"\n")
+        if kept <= _LONGEST:
+            pieces.append(first)
+            kept += len(first)
+        if others:
+            yield b"".join(pieces)[:_LONGEST]
+            *whole, last = others
+            yield from whole
+            pieces, kept = [last], len(last)
+    if kept:
+        yield b"".join(pieces)[:_LONGEST]
 
 
 def split_prefix(line: str) -> tuple[str, str]:

@@ -82,7 +82,7 @@ FAILURES = (
     Meaning(
         name="boolean tensor marked as output",
         hint="node can not be handled by Myelin",
-        pattern=r"\(?\[?([^(\]]*?)\]?\s*requires bool(?: or uint8)? I/O but node can not be handled by Myelin",
+        pattern=r"(?:^|[(\[])([^()\[\]]*[^()\[\]\s])\]?\s*requires bool(?: or uint8)? I/O but node can not be handled by Myelin",
         effect="harmful",
         means="a boolean (or shape) tensor was made an output, which the builder cannot do outside of a fused region",
         why="marking every tensor (mark all) breaks the build or the fusions: "
@@ -121,7 +121,7 @@ FAILURES = (
     Meaning(
         name="outputs beyond Polygraphy's tolerance",
         hint="Difference exceeds tolerance",
-        pattern=r"Output: '(.+?)' \| Difference exceeds tolerance",
+        pattern=r"Output: '([^']+)' \| Difference exceeds tolerance",
         effect="harmful",
         means="Polygraphy compared this output and found it beyond the tolerance that was given",
         why="the tolerance is one number for all elements: whether it is more than the format's rounding explains, and where "
@@ -142,7 +142,7 @@ FAILURES = (
     Meaning(
         name="feature gone from this version",
         hint="is not available on TensorRT version",
-        pattern=r"(\S.*?) is not available on TensorRT version (\S+)",
+        pattern=r"^\s*(?>(\S.*?) is not available on TensorRT version )(\S+)",
         effect="harmful",
         means="Polygraphy was asked for something that TensorRT 11 has dropped (weak typing, calibration, tactic files)",
         why="nothing was built",

@@ -51,7 +51,7 @@ NUMBERS = (
     Meaning(
         name="precision request not obeyed",
         hint="obeys the requested constraints",
-        pattern=r"No implementation of layer (.+?) obeys the requested constraints",
+        pattern=r"^(?>.*?No implementation of layer )(.+?) obeys the requested constraints",
         effect="harmful",
         means="the precision that was asked for this layer was ignored; the fastest kernel runs instead",
         why="a layer that was to stay in FP32 may run in FP16 although the plan says otherwise: the repair is not in the engine",

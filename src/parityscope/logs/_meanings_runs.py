@@ -26,7 +26,7 @@ RUNS = (
     Meaning(
         name="shape chosen by Polygraphy",
         hint="No shapes provided; Will use shape",
-        pattern=r"Input tensor: (\S+) .*No shapes provided; Will use shape",
+        pattern=r"^(?>.*?Input tensor: (\S+) ).*No shapes provided; Will use shape",
         effect="may harm",
         means="a dynamic input got no shape, and Polygraphy set every dynamic dimension to 1",
         why="the engine was built for a shape that nobody uses, and compared on it",
@@ -39,7 +39,7 @@ RUNS = (
     Meaning(
         name="output left out of the comparison",
         hint="skipping corresponding output",
-        pattern=r"For output: '(.+?)'.*skipping corresponding output",
+        pattern=r"^(?>.*?For output: '(.+?)').*skipping corresponding output",
         effect="harmful",
         means="Polygraphy found this output on one side only and did not compare it",
         why="the run passes all the same: what was not compared looks as if it agreed",

@@ -8,13 +8,18 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from parityscope.regular_files import open_regular_file
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-    from typing import BinaryIO
+    from typing import IO
 
 __all__ = ["BLOCK", "Source"]
 
+_TIMES = 100  # that a compressed log may be larger than its file (chosen): real ones are 15 to 40 times as large
+_ALWAYS = 1 << 26  # bytes that it may be in any case (chosen)
+_MOST = 1 << 32  # bytes (chosen): verbose builds write a hundredth of it, and reading as much takes a minute
 BLOCK = 1 << 22  # bytes (chosen): two blocks are all of a log that is in memory at once
 HEAD = 1 << 12  # bytes that are looked at to tell what a file is (chosen)
 
@@ -58,14 +63,16 @@ class Source:
                 yield block
 
     def _raw(self, size: int) -> Iterator[bytes]:
-        with self.path.open("rb") as file:
+        with open_regular_file(self.path, "the log", limit=_MOST) as file:
             packed = file.read(2) == _GZIP
             file.seek(0)
             yield from self._unpacked(file, size) if packed else iter(lambda: file.read(size), b"")
 
-    def _unpacked(self, file: BinaryIO, size: int) -> Iterator[bytes]:
+    def _unpacked(self, file: IO[bytes], size: int) -> Iterator[bytes]:
+        most = min(_MOST, max(_ALWAYS, _TIMES * self.path.stat().st_size))
+        given = 0
         with gzip.GzipFile(fileobj=file) as unpacked:
-            while True:
+            while given < most:
                 try:
                     block = unpacked.read1(size)  # one piece: what comes before the damage is not lost with it
                 except (EOFError, OSError, zlib.error) as error:
@@ -73,7 +80,9 @@ class Source:
                     return
                 if not block:
                     return
+                given += len(block)
                 yield block
+        self.damage = f"it expands to more than {_TIMES} times its size"
 
 
 def _zeros_only(letters: bytes) -> bool:

@@ -9,12 +9,12 @@ from parityscope.logs._records import IOTensor, Unparsed
 
 __all__ = ["network_tensor", "unparsed"]
 
-_ADDED = re.compile(r"Adding network input: (.+?) with dtype: (\w+), dimensions: \(([^)]*)\)")
+_ADDED = re.compile(r"Adding network input: (.+?) with dtype: (\w+), dimensions: \(([^()]*)\)")
 _MARKED = re.compile(r"Marking (?:.+?) as output: (.+)$")
 _BINDING = re.compile(
-    r"(?:Created )?(input|output) binding for (.+?) with dimensions (\S+?)(?: is created\.?)?$", re.IGNORECASE
+    r"^(?>.*?(input|output) binding for )(.+?) with dimensions (\S+?)(?: is created\.?)?$", re.IGNORECASE
 )
-_IN_NODE = re.compile(r"In node (\d+)(?: with name: (.*?) and operator: (\S+))? \((\w+)\): (\w+): (.*)$")
+_IN_NODE = re.compile(r"^(?>.*?In node (\d+))(?: with name: (.*?) and operator: (\S+))? \((\w+)\): (\w+): (.*)$")
 _ASSERTED = re.compile(r"ModelImporter\.cpp:\d+: (?:--- End node|ERROR: )(.*)$|While parsing node number (\d+) \[(\S+)")
 
 

@@ -10,12 +10,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
-from parityscope.logs import _taking
 from parityscope.logs._ending import endings, refuse_binary, refuse_other
 from parityscope.logs._facts import flags_of
 from parityscope.logs._lines import bare, is_noise, lines_of, split_prefix, text_of
 from parityscope.logs._opening import Source
-from parityscope.logs._records import Log
+from parityscope.logs._records import MOST, Log
 from parityscope.logs._taking import Read, take
 from parityscope.records import Skip
 
@@ -23,6 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["read_log"]
+
+_STRANGE = 500_000  # lines after which a text that has had none of TensorRT's is given up (chosen)
+_BLANK = (b"", b"\r")
 
 
 def read_log(path: Path) -> Log:
@@ -39,6 +41,8 @@ def read_log(path: Path) -> Log:
     noise = 0
     for raw in lines_of(source.blocks()):
         read.number += 1
+        if raw in _BLANK and not read.profile:  # which ends a table, and says nothing else
+            continue
         if is_noise(raw):
             noise += 1
             continue
@@ -50,20 +54,20 @@ def read_log(path: Path) -> Log:
         if severity:
             read.severities[severity] += 1
         take(read, severity, text)
+        if read.number >= _STRANGE and not read.known and not noise:
+            break
     read.severities["V"] += noise
     read.known += noise
     if not read.known:
-        refuse_other(path, read.number)
+        refuse_other(path, f"{'first ' * (read.number >= _STRANGE)}{read.number}")
     return _log(source, read)
 
 
 def _log(source: Source, read: Read) -> Log:
     path, flags = source.path, flags_of(read.command)
     skipped = list(endings(read, source))
-    skipped += [
-        Skip(what=kind, reason=f"more than {_taking.MOST:,} of them: the rest is left out")
-        for kind in sorted(read.capped)
-    ]
+    capped = sorted(read.capped | ({"names of weights"} if read.weights.left_out else set()))
+    skipped += [Skip(what=kind, reason=f"more than {MOST:,} of them: the rest is left out") for kind in capped]
     return Log(
         path=path,
         nbytes=path.stat().st_size,

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from parityscope.records import Skip
 
 __all__ = [
+    "MOST",
     "EngineLayer",
     "EngineTensor",
     "Fusion",
@@ -27,6 +28,8 @@ __all__ = [
 ]
 
 Effect = Literal["harmful", "may harm", "harmless"]
+
+MOST = 50_000  # entries of one kind that are kept (chosen): the largest networks have some ten thousand layers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

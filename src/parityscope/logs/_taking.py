@@ -1,7 +1,7 @@
 """One line of a log after another -> what was read so far.
 
 Each line goes to the parser that knows its beginning; what none knows is looked at as a fact, a meaning, or a warning
-that nothing is known about. Each kind of entry is capped at `MOST`.
+that nothing is known about. Of each kind at most `MOST` entries are kept.
 """
 
 from __future__ import annotations
@@ -15,19 +15,18 @@ from parityscope.logs._fusing import counted, fused, made_for, removed
 from parityscope.logs._layers import detailed_layer, io_tensor, plain_layer
 from parityscope.logs._noting import Notes
 from parityscope.logs._parsing import network_tensor, unparsed
-from parityscope.logs._records import Fusion, IOTensor, Line, Timing, Unparsed
+from parityscope.logs._records import MOST, Fusion, IOTensor, Line, Timing, Unparsed
 from parityscope.logs._weights import Weights
 from parityscope.logs.names import metadata_nodes
 
 if TYPE_CHECKING:
     from parityscope.logs._records import EngineLayer
 
-__all__ = ["MOST", "Read", "take"]
+__all__ = ["Read", "take"]
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 
-MOST = 200_000  # entries of one kind (chosen): the largest networks have some ten thousand layers
 _UNEXPLAINED = 20  # different warnings and errors without an explanation that are kept (chosen)
 
 
@@ -72,6 +71,7 @@ class Read:
 
 
 def take(read: Read, severity: str, text: str) -> None:
+    """Takes one line without its prefix."""
     if severity == "V" or not severity:
         if text.startswith("Name: ") and ", LayerType: " in text:
             _layer(read, detailed_layer(text, read.number), detailed=True)
@@ -118,12 +118,12 @@ def _verbose(read: Read, text: str) -> bool:
             read.layers.clear()
             read.tensors.clear()
             read.layer_counts.clear()
-        read.layer_counts.append(count)
+        _add(read, "steps of the builder", read.layer_counts, count)
     elif text.startswith("ForeignNode ") and " metadata: " in text:
         name, _, metadata = text[len("ForeignNode ") :].partition(" metadata: ")
         _put(read, "foreign", read.foreign, name, metadata_nodes(metadata))
     elif text.startswith(("Adding network input: ", "Marking ")) and (tensor := network_tensor(text)) is not None:
-        read.parsed[f"{tensor.mode} {tensor.name}"] = tensor
+        _put(read, "tensors", read.parsed, f"{tensor.mode} {tensor.name}", tensor)
     else:
         return False
     return True
@@ -161,12 +161,13 @@ def _say(read: Read, severity: str, text: str) -> None:
         read.profile = "?"
     elif (found_times := performance(text)) is not None:
         what, times = found_times
-        read.timings.extend(Timing(what=f"{what}, {name}", milliseconds=value) for name, value in times.items())
+        for name, value in times.items():
+            _add(read, "times", read.timings, Timing(what=f"{what}, {name}", milliseconds=value))
     elif (tensor := network_tensor(text)) is not None:
         held_tensors = read.parsed if text.startswith(("Adding", "Marking")) else read.tensors
-        held_tensors[f"{tensor.mode} {tensor.name}"] = tensor
+        _put(read, "tensors", held_tensors, f"{tensor.mode} {tensor.name}", tensor)
     elif (refused := unparsed(text)) is not None and severity == "E":
-        read.refused.append(refused)
+        _add(read, "refused nodes", read.refused, refused)
         read.known += 1
     explained = read.notes.add(text, read.number)
     read.known += explained
@@ -211,13 +212,20 @@ def _layer(read: Read, layer: EngineLayer | None, *, detailed: bool) -> None:
 
 def _keep(read: Read, held: dict[str, IOTensor], tensor: IOTensor | None) -> None:
     if tensor is not None:
-        held[f"{tensor.mode} {tensor.name}"] = tensor
+        _put(read, "tensors", held, f"{tensor.mode} {tensor.name}", tensor)
         read.known += 1
 
 
 def _put(read: Read, kind: str, held: dict[_K, _V], key: _K, value: _V) -> None:
-    if len(held) < MOST:
+    if len(held) < MOST or key in held:
         held[key] = value
+    else:
+        read.capped.add(kind)
+
+
+def _add(read: Read, kind: str, held: list[_V], value: _V) -> None:
+    if len(held) < MOST:
+        held.append(value)
     else:
         read.capped.add(kind)
 

@@ -12,14 +12,14 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from parityscope.logs._records import WeightIssue
+from parityscope.logs._records import MOST, WeightIssue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["Weights", "kind_of"]
 
-_COUNTED = re.compile(r"\s*- (\d+) weights are affected by this issue: (.*)")
+_COUNTED = re.compile(r"\s*- (\d{1,12}) weights are affected by this issue: (.*)")
 _LISTED = re.compile(r"\s*List of affected weights: ?(.*)")
 _NAMED = re.compile(r"Weights \[name=(.*)\] had the following issues when converted to (\w+)")
 _FORMAT = re.compile(r"\b(FP16|BF16|FP8|INT8)\b")
@@ -40,6 +40,7 @@ class Weights:
     open_key: tuple[str, str] | None = None
     open_name: tuple[str, str] | None = None
     lists_next: bool = False
+    left_out: bool = False
 
     def add(self, text: str, number: int) -> bool:
         """Takes one line without its prefix."""
@@ -62,7 +63,7 @@ class Weights:
             name, form = self.open_name
             self.open_key = (kind_of(text), form)
             issue = self._issue(number)
-            issue.names[name] = None
+            self._name(issue, name)
             issue.count = len(issue.names)
             return True
         self.open_name = None
@@ -84,8 +85,15 @@ class Weights:
         return self.found.setdefault(self.open_key, _Issue(line=number))
 
     def _names(self, text: str) -> None:
-        names = (name.strip() for name in text.split(", "))
-        self._issue(0).names.update((name, None) for name in names if name)
+        issue = self._issue(0)
+        for name in filter(None, (each.strip() for each in text.split(", "))):
+            self._name(issue, name)
+
+    def _name(self, issue: _Issue, name: str) -> None:
+        if len(issue.names) < MOST or name in issue.names:
+            issue.names[name] = None
+        else:
+            self.left_out = True
 
 
 def kind_of(text: str) -> str:

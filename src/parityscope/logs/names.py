@@ -19,13 +19,16 @@ import re
 
 __all__ = ["is_helper", "is_reformat", "metadata_nodes", "name_nodes", "parts_of"]
 
-_ONNX_LAYER = re.compile(r"\[ONNX Layer: (.*?)\](?=\x1e|\x1f|\[ONNX Layer: |\s*$)")
+_ONNX_LAYER = "[ONNX Layer: "
+_JOINED = re.compile(r"\][\x1e\x1f]")
 _HELPER = re.compile(
     r"\(Unnamed Layer\* \d+\) \[|ONNXTRT_|__my|shuffle_between_|squeeze_after_|unsqueeze_node_after_|reshape_before_"
     r"|copy_d2h_|copy_h2d_|jmp__|\$\$myelin\$\$"
 )
 _MYELIN_END = re.compile(r"_myl\d+_\d+$")
 _WRAPPED = re.compile(r"(?:PWN|pwn)\(")
+_MARK = re.compile(r"[()\x1e\x1f]| \+ |, ")
+_DEEPEST = 16  # (chosen): builders wrap names two or three times, and each time the whole name is looked at
 
 
 def metadata_nodes(text: str) -> tuple[str, ...]:
@@ -33,21 +36,28 @@ def metadata_nodes(text: str) -> tuple[str, ...]:
 
     A node inside of a branch stands there as `node | branch_graph (then_branch) | the_if (If)`: the first part is its name.
     """
-    return tuple(dict.fromkeys(item.partition(" | ")[0] for item in _ONNX_LAYER.findall(text)))
+    listed = (_JOINED.split(f"{item.rstrip()}\x1e", maxsplit=1) for item in text.split(_ONNX_LAYER)[1:])
+    return tuple(dict.fromkeys(item[0].partition(" | ")[0] for item in listed if len(item) > 1))
 
 
 def parts_of(name: str) -> tuple[str, ...]:
-    """The layers that a fused layer's name is built of."""
+    """The layers that a fused layer's name is built of; what is wrapped more than `_DEEPEST` times stays as it is."""
+    return _parts(name, _DEEPEST)
+
+
+def _parts(name: str, left: int) -> tuple[str, ...]:
     text = name.strip()
+    if not text or not left:
+        return (text,) if text else ()
     if text.startswith("{ForeignNode[") and text.endswith("]}"):
         first, _, last = text[len("{ForeignNode[") : -2].partition("...")
-        return tuple(dict.fromkeys(part for end in (first, last) for part in parts_of(end) if part))
+        return tuple(dict.fromkeys((*_parts(first, left - 1), *_parts(last, left - 1))))
     pieces = _split(text)
     if len(pieces) > 1:
-        return tuple(dict.fromkeys(part for piece in pieces for part in parts_of(piece)))
+        return tuple(dict.fromkeys(part for piece in pieces for part in _parts(piece, left - 1)))
     if _WRAPPED.match(text) and text.endswith(")"):
-        return parts_of(text[4:-1])
-    return (text,) if text else ()
+        return _parts(text[4:-1], left - 1)
+    return (text,)
 
 
 def name_nodes(name: str) -> tuple[str, ...]:
@@ -69,21 +79,14 @@ def is_reformat(name: str) -> bool:
 
 def _split(text: str) -> list[str]:
     """Splits at " + ", ", " and 0x1E outside of parentheses."""
-    pieces, depth, start, index = [], 0, 0, 0
-    while index < len(text):
-        if text[index] == "(":
+    pieces, depth, start = [], 0, 0
+    for found in _MARK.finditer(text):
+        if found[0] == "(":
             depth += 1
-        elif text[index] == ")":
+        elif found[0] == ")":
             depth -= 1
         elif depth == 0:
-            width = (
-                3 if text.startswith(" + ", index) else 2 if text.startswith(", ", index) else text[index] in "\x1e\x1f"
-            )
-            if width:
-                pieces.append(text[start:index].strip())
-                index += width
-                start = index
-                continue
-        index += 1
+            pieces.append(text[start : found.start()].strip())
+            start = found.end()
     pieces.append(text[start:].strip())
     return pieces

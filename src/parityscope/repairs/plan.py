@@ -9,13 +9,13 @@ samples were searched on.
 from __future__ import annotations
 
 import math
-import tomllib
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from parityscope.arithmetic.float8 import IN_FP8
 from parityscope.errors import ParityError
+from parityscope.plain_documents import read_toml_file
 from parityscope.records import Budget
 from parityscope.repairs.search.fp8 import scales_taken
 from parityscope.repairs.search.labels import labels_of
@@ -105,12 +105,7 @@ def read_plan(path: Path) -> Plan:
         ParityError: it is missing, no TOML, or no plan.
     """
     fix = "write one with: parityscope repair MODEL --inputs DATA --write-plan plan.toml"
-    try:
-        held = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ParityError(f"the plan cannot be read: {error.strerror}", where=str(path), fix=fix) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ParityError(f"the plan is no TOML: {error}", where=str(path), fix="mend that line") from error
+    held = read_toml_file(path, "the plan")
     if held.get("schema") != SCHEMA:
         raise ParityError(f"the plan has the schema {held.get('schema')!r}, not {SCHEMA!r}", where=str(path), fix=fix)
     try:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any
 
+from parityscope.visible import visible_data
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -41,7 +43,7 @@ def written(
         _environ={},  # nothing of the caller's environment decides what a report says
     )
     with console.capture() as captured:
-        draw(console, model)
+        draw(console, visible_data(model))
     return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
 
 

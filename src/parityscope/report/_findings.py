@@ -8,7 +8,7 @@ from typing import Any
 from parityscope.report._tensors import GRADES
 from parityscope.report.words import ABSENT, clean, count, figure, number, percent, seconds
 
-__all__ = ["experiments", "findings", "sequence"]
+__all__ = ["experiments", "findings", "findings_in_words", "sequence"]
 
 _ROLES: Mapping[str, tuple[int, str]] = {
     "cause": (0, "Cause"),
@@ -31,6 +31,11 @@ def findings(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Findings, causes first."""
     found = [_finding(finding) for finding in document.get("findings", ())]
     return sorted(found, key=lambda finding: _ROLES.get(finding["role"], (3, ""))[0])
+
+
+def findings_in_words(document: Mapping[str, Any]) -> list[str]:
+    """A line for each finding, for pages that have no place for more."""
+    return [f"{clean(one['code'])} {clean(one['title'])}: {clean(one['claim'])}" for one in document["findings"]]
 
 
 def experiments(document: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -11,29 +11,48 @@ from parityscope.report._advice import lines_of
 from parityscope.report.words import clean, figure, number, ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = ["repairing", "repairs"]
 
+# Chosen: from here on a cause is proved, and below that another claim is more likely wrong than right.
+_PROVED, _WEAK = 0.9, 0.5
+
 
 def repairs(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Every repair offered, those that a trial showed to work best first, each with what the trial measured."""
+    """Every repair offered, those that a trial showed to work best first, each with what the trial measured.
+
+    Beside a cause that is proved, a weak claim gives no advice.
+    """
     written = repairing(document)
     steps = _reproduced(document)
     offered = [
         _repair(repair, finding, written, steps.get(str(finding.get("code", ""))))
-        for finding in document.get("findings", ())
+        for finding in _advising(document.get("findings", ()))
         for repair in finding.get("repairs", ())
     ]
-    # Findings of several layers may ask for the same in the same words: that is said once, with how often.
-    told: dict[tuple[object, ...], dict[str, Any]] = {}
-    for place, repair in enumerate(offered):
-        key = (place,) if repair["trial"] else (repair["repair"], repair["text"], repair["command"], repair["code"])
-        told.setdefault(key, {**repair, "times": 0})["times"] += 1
-    for repair in told.values():
-        if repair["times"] > 1:
-            repair["text"] = f"{repair['text']} ({repair['times']} findings)"
-    return sorted(told.values(), key=lambda repair: repair["order"])
+    # Several findings may ask for the same in the same words: that is said once, with how often.
+    told: dict[str, list[dict[str, Any]]] = {}
+    for repair in offered:
+        same = [repair[key] for key in ("repair", "text", "command", "code_lines", "trial")]
+        told.setdefault(repr(same), []).append(repair)
+    return sorted(map(_once, told.values()), key=lambda repair: repair["order"])
+
+
+def _advising(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The findings whose advice is given: beside a proved cause only what is not weak itself."""
+    sure = [number(finding.get("confidence", 1.0)) or 0.0 for finding in findings]
+    proved = any(
+        finding.get("role") == "cause" and each >= _PROVED for finding, each in zip(findings, sure, strict=True)
+    )
+    return [finding for finding, each in zip(findings, sure, strict=True) if not proved or each >= _WEAK]
+
+
+def _once(same: list[dict[str, Any]]) -> dict[str, Any]:
+    """One advice for several findings: the gravest one's, with the codes of all and how many they are."""
+    codes = ", ".join(dict.fromkeys(repair["code"] for repair in same))
+    first = {**min(same, key=lambda repair: repair["order"]), "code": codes}
+    return {**first, "text": f"{first['text']} ({len(same)} findings)"} if len(same) > 1 else first
 
 
 def repairing(document: Mapping[str, Any]) -> str:

@@ -7,10 +7,11 @@ tries repairs on copies of the model, and gives a `Study`: the document that eve
 
 from __future__ import annotations
 
-from parityscope.study._alone import Repeated, experiments_of, plain_question, repeat
+from parityscope.study._alone import Repeated, experiments_of, repeat
 from parityscope.study._budgets import known_metrics
 from parityscope.study._examine import Settings, examine
-from parityscope.study._folder import Study, folder_of, load_study, prepare_folder
+from parityscope.study._folder import Study, as_written, folder_of, load_study, prepare_folder
+from parityscope.study._kept import plain_question
 from parityscope.study._pipeline import PIPELINE_SCHEMA, examine_pipeline
 from parityscope.study._pipeline_file import Pipeline, Stage, read_pipeline
 from parityscope.study._question import Posed, Question, posed
@@ -25,6 +26,7 @@ __all__ = [
     "Settings",
     "Stage",
     "Study",
+    "as_written",
     "examine",
     "examine_pipeline",
     "experiments_of",

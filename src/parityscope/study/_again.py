@@ -44,7 +44,9 @@ def look(first: Known, copy: Copy, search: Search) -> Known:
     case = copy.case
     names = {value.name: value.name for value in case.model.outputs}
     run = run_outputs(case, copy.reference, copy.candidate, names, search.progress)
-    outputs = judged_outputs(case, run, expectation_of(case, run, search.progress), names, {})
+    outputs = judged_outputs(
+        case, run, expectation_of(case, run, copy.reference, search.progress), names, {}, search.progress
+    )
     run = replace(run, candidate_environment=first.run.candidate_environment, executed=first.run.executed)
     return replace(
         first,
@@ -82,7 +84,7 @@ def examined_again(first: Known, copy: Copy, known: Known, search: Search, numbe
             inject=True,
             progress=search.progress,
         )
-        tensors = tensor_pairs(case, layers, known.outputs, names, {}, search.memory, search.progress)
+        tensors = tensor_pairs(case, layers, known.outputs, names, {}, search.progress)
         known = replace(known, layers=layers, tensors=tensors)
         if layers is not None:
             explanations = explain_layers(case, layers, search.computes)

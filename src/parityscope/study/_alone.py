@@ -1,60 +1,52 @@
 """One experiment of a study, run again alone: the case is built from what the study says was asked.
 
-What a study keeps of that is plain data: the options in the words of the command line, the policy that came of them, and the
-folder that relative paths are meant from. Nothing in a study is code, and what it names is run again only if its digest
-is still that of the study.
+Nothing in a study is code, and nothing is run because it says so: `_kept` and `_named` say what is taken from it.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from parityscope.backends.opening import model_of
 from parityscope.backends.recording import Progress, silent
-from parityscope.backends.targets import parse_target
 from parityscope.errors import ParityError
-from parityscope.records import Budget, Policy, Tolerance
-from parityscope.study._examine import Settings, examine
+from parityscope.study._examine import examine
+from parityscope.study._folder import as_written
 from parityscope.study._found import GONE
-from parityscope.study._question import Question, posed
+from parityscope.study._kept import Kept, asked_again
+from parityscope.study._question import posed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
-__all__ = ["Repeated", "experiments_of", "plain_question", "repeat"]
+    from parityscope.study._question import Posed
 
-_PATHS = ("model", "inputs", "policy", "images", "own_inputs")
-_KEPT = ("real", "states", "steps", "mapping", "layers")  # of the settings
+__all__ = ["Repeated", "experiments_of", "repeat"]
+
+_AGAIN = "parityscope experiment STUDY NAME"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeated:
-    """An experiment and its outcome in the study (`then`) and again (`now`, None where it could not be run: `reason`, `fix`)."""
+    """An experiment and its outcome in the study (`then`) and again (`now`, None where it could not be run: `reason`, `fix`).
+
+    `notes` tell which files of what was named again are not those of the study.
+    """
 
     experiment: Mapping[str, Any]
     then: Mapping[str, Any]
     now: Mapping[str, Any] | None
     reason: str = ""
     fix: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def same(self) -> bool:
         """Whether the outcome is that of the study."""
         return self.now is not None and self.now["outcome"] == self.then["outcome"]
-
-
-def plain_question(question: Question, settings: Settings, folder: Path) -> dict[str, Any]:
-    """What was asked, as a study keeps it; relative paths are meant from `folder`."""
-    asked: dict[str, Any] = {field.name: getattr(question, field.name) for field in fields(Question)}
-    for name in ("budgets", "policy", "declared", "match"):
-        del asked[name]  # the study holds the policy that came of them
-    asked.update({name: None if asked[name] is None else str(asked[name]) for name in _PATHS if name in asked})
-    asked.update(shapes={name: list(shape) for name, shape in (question.shapes or {}).items()})
-    kept = {name: getattr(settings, name) for name in _KEPT}
-    kept.update(states=dict(settings.states), mapping=dict(settings.mapping or {}))
-    return {"folder": str(folder), "asked": asked, "settings": kept}
 
 
 def experiments_of(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -74,35 +66,45 @@ def repeat(
     folder: Path,
     *,
     replaced: Mapping[str, str] | None = None,
+    again: str = _AGAIN,
     seconds: float = math.inf,
     progress: Progress = silent,
 ) -> Repeated:
     """Runs experiment `identity` of a study again, and nothing else but what it stands on.
 
-    `folder` is scratch; `replaced` are options of the question (model, inputs, candidate, reference) in place of the study's.
+    `folder` is scratch; `replaced` are options of the question (model, inputs, candidate, ...) in place of the study's, and
+    `again` is the command that they would be added to, for what an error advises.
 
     Raises:
-        ParityError: the study has no such experiment, does not say what was asked, or what it names is gone or another.
+        ParityError: the study has no such experiment, does not say what was asked, names code that `replaced` does not name,
+            or what it names is gone or another.
     """
-    held = experiments_of(document)
+    with as_written():
+        held = experiments_of(document)
     if identity not in held:
         raise ParityError(
             f"the study has no experiment {identity!r}", fix="parityscope experiment STUDY lists those that it has"
         )
-    question, settings = _asked(document, replaced or {})
-    settings = replace(settings, only=_needed(document, identity), seconds=seconds)
-    with posed(question) as asked:
-        for what, digest in (("model", asked.case.model.sha256), ("inputs", asked.case.inputs.sha256)):
-            _check_same(what, str(document[what]["sha256"]), digest)
-        again = examine(
+    with as_written():
+        kept = asked_again(document, replaced or {}, again)
+        settings = replace(kept.settings, only=_needed(document, identity), seconds=seconds)
+        digests = {what: str(document[what]["sha256"]) for what in ("model", "inputs")}
+        then = _alone(held[identity])
+    with posed(kept.question, memory=settings.memory) as asked:
+        notes = _check_digests(digests, kept, asked, replaced or {})
+        found = examine(
             asked.case, asked.reference, asked.candidate, folder=folder, settings=settings, progress=progress
         )
-    then = held[identity]
-    if str(then["because"]).startswith(GONE):
-        then = {**then, "outcome": "supports"}  # alone, as it was before the others were put right
-    now = experiments_of(again).get(identity)
-    reason, fix = ("", "") if now else _why_not(again, identity)
-    return Repeated(experiment=then["experiment"], then=then, now=now, reason=reason, fix=fix)
+    now = experiments_of(found).get(identity)
+    reason, fix = ("", "") if now else _why_not(found, identity)
+    return Repeated(
+        experiment=then["experiment"], then=then, now=now, reason=reason, fix=fix, notes=(*kept.notes, *notes)
+    )
+
+
+def _alone(evidence: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The evidence as it is without the other causes: as it was before they were put right."""
+    return {**evidence, "outcome": "supports"} if str(evidence["because"]).startswith(GONE) else evidence
 
 
 def _needed(document: Mapping[str, Any], identity: str) -> frozenset[str]:
@@ -113,53 +115,29 @@ def _needed(document: Mapping[str, Any], identity: str) -> frozenset[str]:
     return frozenset({identity, *(step["experiment"] for step in steps if whole or step["round"] < own)})
 
 
-def _asked(document: Mapping[str, Any], replaced: Mapping[str, str]) -> tuple[Question, Settings]:
-    kept = document.get("question") or {}
-    if not kept:
-        raise ParityError(
-            "the study does not say what was asked: it was redacted, or made by another version or from Python",
-            fix="run `parityscope diagnose` again, without --redact",
-        )
-    try:
-        asked = {**kept["asked"], **replaced}
-        asked["shapes"] = {name: tuple(shape) for name, shape in asked["shapes"].items()} or None
-        question = Question(**asked, policy=_policy(document["policy"]))
-        settings = Settings(**kept["settings"])
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ParityError(f"what the study says was asked cannot be read: {error}", fix="run diagnose again") from error
-    for option, path in (("model", question.model), ("inputs", question.inputs)):
-        # A loader is written file.py:function.
-        if path and not Path(str(path)).exists() and not Path(str(path).rpartition(":")[0] or ".").is_file():
-            raise ParityError(
-                f"the {option} of the study is not at {path} any more",
-                where=f"from the folder {kept['folder']}",
-                fix=f"put it back, or say where it is now: --{option} PATH",
-            )
-    for option in ("candidate", "reference"):
-        target = parse_target(getattr(question, option))
-        for name in ("model", "path", "engine"):
-            if target.option(name) and not Path(target.option(name)).exists():
-                raise ParityError(
-                    f"the {option} of the study names {name}={target.option(name)}, and nothing is there any more",
-                    where=f"from the folder {kept['folder']}",
-                    fix=f"put it back, or write the target with the new place: --{option} TARGET",
-                )
-    return question, settings
-
-
-def _policy(plain: Mapping[str, Any]) -> Policy:
-    budgets = tuple(
-        Budget(**{**one, "tolerance": Tolerance(**one["tolerance"]) if one["tolerance"] else None})
-        for one in plain["budgets"]
+def _check_digests(
+    digests: Mapping[str, str], kept: Kept, asked: Posed, replaced: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Refuses models and samples that are not the study's; that of a target that was named again is told in a note."""
+    _check_same("model", digests["model"], asked.case.model.sha256, "--model PATH")
+    _check_same("inputs", digests["inputs"], asked.case.inputs.sha256, "--inputs PATH")
+    own = {"reference": model_of(asked.case.model, asked.reference), "candidate": asked.candidate_model}
+    asked_for = {side: model.sha256 for side, model in own.items() if getattr(asked, side).option("model")}
+    for side, digest in asked_for.items():
+        if side not in replaced:
+            _check_same(f"{side}'s model", kept.models[side], digest, f"--{side} TARGET")
+    return tuple(
+        f"model= of the {side} is not what the study was made with"
+        for side, digest in asked_for.items()
+        if digest != kept.models[side]
     )
-    return Policy(**{**plain, "budgets": budgets, "matched": tuple(plain["matched"])})
 
 
-def _check_same(what: str, then: str, now: str) -> None:
+def _check_same(what: str, then: str, now: str, option: str) -> None:
     if then != now:
         raise ParityError(
             f"the {what} of the study had the digest {then[:12]}…, and what is there now has {now[:12]}…",
-            fix=f"give the {what} that the study was made with (--{what} PATH), or run diagnose again",
+            fix=f"give the {what} that the study was made with ({option}), or run diagnose again",
         )
 
 

@@ -75,7 +75,8 @@ def find_causes(
         lap("peer")
     scene = scene_of(known, explanations, executed, computes)
     if known.verdict != "beyond":
-        twice = second_run(case.model, case.inputs, known.reference, candidate, known.run.first)
+        first = known.run.kept.get(case.inputs.indices[0])
+        twice = second_run(case.model, case.inputs, known.reference, candidate, first)
         scene = replace(scene, twice=twice)
     end = time.monotonic() + seconds
     with open_bench(case, known.reference, candidate, known.names, worst_of(known), end=end) as bench:

@@ -20,7 +20,7 @@ from parityscope.case.formats.loader import as_arrays, call, find_function
 from parityscope.case.formats.npz import open_npz, write_npz
 from parityscope.comparison import measure_pair
 from parityscope.errors import ParityError
-from parityscope.prediction import distance
+from parityscope.expectation import distance
 from parityscope.study._pipeline_file import DATA
 
 if TYPE_CHECKING:

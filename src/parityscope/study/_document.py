@@ -11,7 +11,9 @@ import numpy as np
 
 import parityscope
 from parityscope.backends._environment import machine_facts
+from parityscope.backends.opening import model_of
 from parityscope.backends.targets import format_target
+from parityscope.checks.generated_inputs import findings_about
 from parityscope.comparison.ladder import ladder
 from parityscope.records import SCHEMA
 from parityscope.study._drawings import graph_views, plots
@@ -108,7 +110,7 @@ def document(parts: Parts) -> dict[str, Any]:
             ]
             if parts.tensors
             else [],
-            "findings": [_finding(finding) for finding in parts.diagnosis.findings],
+            "findings": [_finding(finding) for finding in _findings(parts)],
             "refuted": [asdict(evidence) for evidence in parts.diagnosis.refuted],
             "calls": _calls(parts.growth),
             "sequence": None if parts.sequence is None else asdict(parts.sequence),
@@ -119,6 +121,13 @@ def document(parts: Parts) -> dict[str, Any]:
         }
     )
     return plain
+
+
+def _findings(parts: Parts) -> tuple[Finding, ...]:
+    """Those of the diagnosis, and what is known of the samples where nothing was diagnosed."""
+    found = parts.diagnosis.findings
+    told = {finding.code for finding in found}
+    return (*found, *(one for one in findings_about(parts.case.inputs) if one.code not in told))
 
 
 def _calls(growth: Growth | None) -> dict[str, Any] | None:
@@ -135,6 +144,19 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def _headline(parts: Parts) -> str:
+    return ("Both sides are the same target and model. " if _are_same(parts) else "") + _what_was_found(parts)
+
+
+def _are_same(parts: Parts) -> bool:
+    """Whether the candidate is the reference, so that their agreement says nothing about another."""
+    sides = (parts.reference, parts.candidate)
+    bare = {replace(side, options=tuple(one for one in side.options if one[0] != "model")) for side in sides}
+    if len(bare) > 1:
+        return False
+    return len({model_of(parts.case.model, side).sha256 for side in sides}) == 1
+
+
+def _what_was_found(parts: Parts) -> str:
     worst = max(parts.outputs, key=_size)
     size = _words(worst)
     causes = [one for one in parts.diagnosis.findings if one.role == "cause"]

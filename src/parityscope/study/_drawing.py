@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
-from parityscope.prediction import FORMATS, margin_of
+from parityscope.expectation import FORMATS, margin_of
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from parityscope.backends.recording import Progress
     from parityscope.case import Inputs, Model
     from parityscope.comparison.rows import Align
-    from parityscope.prediction import Expectation
+    from parityscope.expectation import Expectation
 
 __all__ = ["redrawn"]
 

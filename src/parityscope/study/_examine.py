@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from parityscope.backends._libraries import library_in_use
 from parityscope.backends.recording import Progress, silent
 from parityscope.comparison.warming import warm_kernels
+from parityscope.custom_operators import library_in_use
 from parityscope.errors import ParityError
 from parityscope.study._cut import Bounds, bound
 from parityscope.study._steps import Asked, chain

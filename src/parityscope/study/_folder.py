@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from parityscope.errors import ParityError
+from parityscope.plain_documents import read_json_file
 from parityscope.records import SCHEMA
-from parityscope.study._resume import claimed, has_recordings, start_or_resume, tidy
+from parityscope.study._resume import claimed, has_recordings, mark_failed, start_or_resume, tidy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["Study", "folder_of", "load_study", "prepare_folder", "strict"]
+__all__ = ["Study", "as_written", "folder_of", "load_study", "prepare_folder", "strict"]
 
 _SCRATCH = ".part"
+_CANDIDATE = "candidate"  # what the chunks of its tensors are called by: where it never got so far, little is lost
+_LARGEST = 256 << 20  # bytes of a document; chosen: one of 100,000 tensors has some 150 MB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,13 +39,13 @@ class Study:
 
 @contextlib.contextmanager
 def prepare_folder(folder: Path, facts: Mapping[str, Any] | None = None, *, numbered: bool = False) -> Iterator[Path]:
-    """A scratch folder that becomes `folder` when the block ends well, and disappears when it fails.
+    """A scratch folder that becomes `folder` when the block ends well, and else disappears.
 
     With `numbered` the name is only a wish: where it is taken, by a study or by a process that writes one, it becomes
     "name-2", "name-3" and so on (`folder_of` says which).
 
-    With `facts` (`run_facts`) it stays when the block is interrupted or the process killed after tensors were recorded,
-    and the next block with the same facts gets it back.
+    With `facts` (`run_facts`) it stays when the block is interrupted or the process killed after tensors were recorded, or
+    fails after some of the candidate were, and the next block with the same facts gets it back.
 
     Raises:
         ParityError: `folder` already holds a study, cannot be written to, is being written by another process, or
@@ -70,9 +72,16 @@ def prepare_folder(folder: Path, facts: Mapping[str, Any] | None = None, *, numb
                 raise KeyboardInterrupt(_left(scratch, folder)) from None
             shutil.rmtree(scratch, ignore_errors=True)
             raise
-        except BaseException:
-            shutil.rmtree(scratch, ignore_errors=True)
-            raise
+        except BaseException as error:
+            if facts is None or not has_recordings(scratch, _CANDIDATE):
+                shutil.rmtree(scratch, ignore_errors=True)
+                raise
+            mark_failed(scratch)
+            if not isinstance(error, ParityError):
+                raise
+            kept = f"what was recorded is kept, and the same command with --study {folder} goes on from there"
+            fix = f"{error.fix}; {kept}" if error.fix else kept
+            raise ParityError(error.problem, where=error.where, fix=fix) from error
 
 
 def folder_of(scratch: Path) -> Path:
@@ -87,13 +96,13 @@ def load_study(folder: Path, *, kinds: tuple[str, ...] = ("",)) -> Study:
         ParityError: there is none, or it was written by another version of the schema.
     """
     path = folder / "study.json" if folder.is_dir() else folder
+    if not path.exists():
+        raise ParityError(f"there is no study at {folder}", fix="give the folder that `diagnose` wrote")
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ParityError(f"there is no study at {folder}", fix="give the folder that `diagnose` wrote") from None
-    except (ValueError, OSError) as error:
+        document = read_json_file(path, "the study", limit=_LARGEST)
+    except ParityError as error:
         fix = f"run `diagnose` again, or give the folder that it wrote instead of {path.name}"
-        raise ParityError(f"{path} cannot be read as a study: {error}", where=str(path), fix=fix) from error
+        raise ParityError(f"{path} cannot be read as a study: {error.problem}", where=str(path), fix=fix) from error
     if not isinstance(document, dict) or document.get("schema") != SCHEMA or document.get("kind", "") not in kinds:
         found = document.get("schema") if isinstance(document, dict) else None
         other = found if found and found != SCHEMA else document.get("kind", "") if found else ""
@@ -102,7 +111,31 @@ def load_study(folder: Path, *, kinds: tuple[str, ...] = ("",)) -> Study:
             where=str(path),
             fix="run `diagnose` again with this version",
         )
+    if missing := [key for key in ("verdict", "model") if not document.get(key)]:
+        raise ParityError(
+            f"{path} is no study: it has no {missing[0]}",
+            where=str(path),
+            fix="run `diagnose` again, or copy the study again",
+        )
     return Study(document=document, folder=path.parent)
+
+
+@contextlib.contextmanager
+def as_written(where: Path | None = None) -> Iterator[None]:
+    """While a document from outside is read: what fails in it is no bug of the reader.
+
+    Raises:
+        ParityError: the document is not of the form that `diagnose` writes.
+    """
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError) as error:
+        said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise ParityError(
+            f"the study is not as it was written: {said:.200}",
+            where=str(where or ""),
+            fix="copy it again, or run `diagnose` again",
+        ) from error
 
 
 def strict(value: Any) -> Any:

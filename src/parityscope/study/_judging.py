@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from parityscope.case.policy import DECLARED
 from parityscope.comparison import measurements, to_plain
 from parityscope.comparison.tolerance import measurements_of
-from parityscope.prediction import distance, grade_of, graded_error, margin_of
+from parityscope.expectation import distance, grade_of, graded_error, margin_of
 from parityscope.records import Pair, Site
 from parityscope.study._budgets import by_budgets, said_of_budgets
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from parityscope.comparison.tolerance import Outside
     from parityscope.records import Policy, Verdict
 
-__all__ = ["judge", "pair_of", "reason_for"]
+__all__ = ["has_budget", "judge", "pair_of", "reason_for"]
 
 
 def pair_of(
@@ -61,6 +61,8 @@ def pair_of(
 
 def judge(pair: Pair, statistics: Statistics, policy: Policy) -> Verdict:
     """The verdict on one output: by the budgets that apply to it, else by its grade."""
+    if statistics.nonfinite_agreeing == statistics.count:  # nothing has a size: no elements, or NaN on both sides
+        return "incomplete"
     by = by_budgets(pair, policy)
     if by is not None:
         return by
@@ -81,6 +83,11 @@ def judge(pair: Pair, statistics: Statistics, policy: Policy) -> Verdict:
     return "beyond" if coarser and error > max(coarser) else "incomplete"
 
 
+def has_budget(pair: Pair, policy: Policy) -> bool:
+    """Whether the policy has a budget of its own for this output."""
+    return by_budgets(pair, policy) is not None
+
+
 def reason_for(pair: Pair, policy: Policy) -> str:
     """Why the verdict on an output is what it is, in one sentence."""
     paired = "row by row, paired by value: " if pair.site.tensor in policy.matched else ""
@@ -88,7 +95,10 @@ def reason_for(pair: Pair, policy: Policy) -> str:
 
 
 def _reason(pair: Pair, policy: Policy) -> str:
-    said = said_of_budgets(pair, policy)
+    if pair.statistics and pair.nonfinite_agreeing == pair.statistics["count"]:
+        what = "all its values are NaN or infinite on both sides" if pair.nonfinite_agreeing else "it has no elements"
+        return f"nothing could be compared: {what}"
+    said = said_of_budgets(pair, policy) or pair.apart
     if said:
         return said
     if pair.nonfinite_candidate or pair.nonfinite_reference:

@@ -151,7 +151,7 @@ def _captured(plan: _Plan, candidate: Target, among: set[str], folder: Path, pro
         Request(samples=samples, tensors=tuple(shown), folder=folder, memory=memory, label="reference"),
         progress,
     )
-    options = Options(memory=memory)
+    options = Options()
     found = localize(case.model, case.inputs, ours, theirs, pairing, options, progress)
     if plan.inject and found.suspects:
         found = injection(case.model, case.inputs, ours, theirs, pairing, found, samples[0], options, progress)

@@ -6,21 +6,25 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from parityscope.arithmetic.quantized import QUANTIZED
 from parityscope.comparison.rows import aligner
-from parityscope.prediction import (
+from parityscope.errors import ParityError
+from parityscope.expectation import (
     FLOAT32_ROUNDING,
     FORMATS,
     Expectation,
     distance,
-    expect_outputs,
-    expect_tensors,
+    grade_of,
+    graded_error,
     margin_of,
 )
-from parityscope.records import Site
+from parityscope.records import Site, Skip, Target
 from parityscope.study._drawing import redrawn
-from parityscope.study._judging import judge, pair_of
-from parityscope.study._outputs import error_by_sample
+from parityscope.study._judging import has_budget, judge, pair_of
+from parityscope.study._outputs import FIRST_SAMPLES, WORST_SAMPLES, error_by_sample
+from parityscope.study._parts import alike_in_parts, deviations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,42 +32,112 @@ if TYPE_CHECKING:
     from parityscope.backends.recording import Progress
     from parityscope.case import Case
     from parityscope.comparison import Statistics
+    from parityscope.comparison.rows import Align
     from parityscope.records import Pair, Verdict
     from parityscope.study._layers import Layers
     from parityscope.study._outputs import OutputRun
 
 __all__ = ["expectation_of", "judged_outputs", "overall", "plain_pairs", "tensor_pairs", "worst_samples"]
 
+_PLAIN = Target(backend="ort")
 _LOCALIZED_SAMPLES = 3  # chosen: the worst ones; every sample's outputs are compared anyway
-_PREDICTED_SAMPLES = 4  # chosen: expectations vary less between samples than the margins of the grades
 
 
-def expectation_of(case: Case, run: OutputRun, progress: Progress) -> Expectation:
-    """What each format would cost; nothing has to be predicted for outputs that one FP32 rounding explains."""
-    least = dict.fromkeys(run.statistics, FLOAT32_ROUNDING)
-    if all(distance(found) <= margin_of("f32") * FLOAT32_ROUNDING for found in run.statistics.values()):
+def expectation_of(case: Case, run: OutputRun, reference: Target, progress: Progress) -> Expectation:
+    """What arithmetics would cost: as many, from the finest on, as it takes to grade what was measured.
+
+    Nothing has to be predicted for outputs that one FP32 rounding explains; and no format that is coarser than what explains
+    all of them, but for the one that is declared.
+    """
+    measured = {name: graded_error(found) for name, found in run.statistics.items()}
+    least = dict.fromkeys(measured, FLOAT32_ROUNDING)
+    exact = all(distance(found) <= margin_of("f32") * FLOAT32_ROUNDING for found in run.statistics.values())
+    if exact and alike_in_parts(run):
         return Expectation(errors={"f32": least})
     chosen = _predicted_samples(case.inputs.indices, run)
     align = aligner(case.policy.matched)
-    formats = tuple(dict.fromkeys([*FORMATS, *({case.policy.declared} & QUANTIZED.keys())]))
-    expectation = expect_outputs(case.model, case.inputs, chosen, formats, progress=progress, align=align)
-    measured = {name: distance(found) for name, found in run.statistics.items() if found.is_float}
     declared = case.policy.declared
-    return redrawn(case.model, case.inputs, chosen, expectation, measured, declared, align, progress)
+    first = [declared] if declared in {*FORMATS, *QUANTIZED} else []
+    try:
+        plain = _plain_outputs(case, run, reference, chosen)
+    except ParityError as error:
+        return Expectation(errors={}, skipped=(Skip(what="expected errors", reason=error.problem, fix=error.fix),))
+    expectation = _expected(case, chosen, first, align, progress, plain)
+    rest = [name for name in FORMATS if name not in first]
+    if rest and any(grade_of(error, expectation.of(name)) == "beyond" for name, error in measured.items()):
+        expectation = expectation.and_also(_expected(case, chosen, rest, align, progress, {}))
+    floats = {name: distance(found) for name, found in run.statistics.items() if found.is_float}
+    return redrawn(case.model, case.inputs, chosen, expectation, floats, declared, align, progress)
+
+
+def _plain_outputs(
+    case: Case, run: OutputRun, reference: Target, samples: Sequence[int]
+) -> Mapping[int, Mapping[str, np.ndarray]]:
+    """What ONNX Runtime gives at the outputs, by sample, on those that tell the FP32 floor; it is not asked twice.
+
+    Raises:
+        ParityError: the runtime refuses the model.
+    """
+    known = {index: run.kept[index] for index in samples if index in run.kept} if reference == _PLAIN else {}
+    if known:
+        return known
+    from parityscope.expectation.expecting import referred
+
+    return referred(case.model, case.inputs, samples)
+
+
+def _expected(
+    case: Case,
+    samples: Sequence[int],
+    formats: Sequence[str],
+    align: Align,
+    progress: Progress,
+    plain: Mapping[int, Mapping[str, np.ndarray]],
+) -> Expectation:
+    """The expected errors of the outputs; the floor on the samples that are in `plain`."""
+    from parityscope.expectation.expecting import expect
+
+    return expect(
+        case.model,
+        case.inputs,
+        samples,
+        [value.name for value in case.model.outputs],
+        formats,
+        floor_on=tuple(plain),
+        reference=lambda index, name: plain.get(index, {}).get(name),
+        progress=progress,
+        align=align,
+        by_part=True,
+    )
 
 
 def _predicted_samples(indices: Sequence[int], run: OutputRun) -> tuple[int, ...]:
-    """The first samples and, as many, those of the largest errors: where a Softmax is saturated rounding is nothing."""
+    """The first samples and, as many, those that are worst at an output beside what is usual there.
+
+    Where a Softmax is saturated rounding is nothing, and one bad sample of a thousand is one that users meet.
+    """
+    beside = dict.fromkeys(indices, 0.0)
+    for found in run.per_sample.values():
+        usual = float(np.median([error for _, error in found])) if found else 0.0
+        for index, error in found:
+            size = math.inf if math.isnan(error) else error
+            ratio = size / usual if usual > 0 and math.isfinite(usual) else math.inf if size > 0 else 0.0
+            beside[index] = max(beside.get(index, 0.0), ratio)
     sizes = error_by_sample(run, indices)
-    worst = sorted(indices, key=lambda index: -sizes[index])[: _PREDICTED_SAMPLES // 2]
-    rest = [index for index in indices if index not in worst][: _PREDICTED_SAMPLES - len(worst)]
+    worst = sorted(indices, key=lambda index: (-beside[index], -sizes[index]))[:WORST_SAMPLES]
+    rest = [index for index in indices if index not in worst][: FIRST_SAMPLES + WORST_SAMPLES - len(worst)]
     return tuple(sorted([*worst, *rest]))
 
 
 def judged_outputs(
-    case: Case, run: OutputRun, expectation: Expectation, names: Mapping[str, str], how: Mapping[str, str]
+    case: Case,
+    run: OutputRun,
+    expectation: Expectation,
+    names: Mapping[str, str],
+    how: Mapping[str, str],
+    progress: Progress,
 ) -> tuple[Pair, ...]:
-    """Each compared output as a pair with its verdict.
+    """Each compared output as a pair with its verdict: as a whole and, where no budget speaks for it, in every part.
 
     Args:
         case: Model, inputs and policy.
@@ -71,6 +145,7 @@ def judged_outputs(
         expectation: Errors that arithmetics make, by output.
         names: The reference's name of an output -> the candidate's, where they differ.
         how: By what the two were paired, where not by name.
+        progress: Who is told.
     """
     places = case.model.sites
     pairs = []
@@ -87,7 +162,14 @@ def judged_outputs(
             is_output=True,
         )
         pairs.append(replace(pair, verdict=judge(pair, statistics, case.policy)))
-    return tuple(pairs)
+    asked = [pair.site.tensor for pair in pairs if pair.verdict == "within" and not has_budget(pair, case.policy)]
+    apart = deviations(case, run, expectation, asked, aligner(case.policy.matched), progress)
+    return tuple(
+        replace(pair, verdict="beyond", grade="beyond", apart=apart[pair.site.tensor].words(case.policy.declared))
+        if pair.site.tensor in apart
+        else pair
+        for pair in pairs
+    )
 
 
 def overall(outputs: Sequence[Pair], run: OutputRun) -> Verdict:
@@ -115,7 +197,6 @@ def tensor_pairs(
     outputs: Sequence[Pair],
     names: Mapping[str, str],
     how: Mapping[str, str],
-    memory: int,
     progress: Progress,
 ) -> dict[str, Pair]:
     """The compared intermediate tensors as pairs, graded by what arithmetics are expected to do to them; none without layers.
@@ -126,20 +207,22 @@ def tensor_pairs(
         outputs: The judged outputs.
         names: The reference's name of a tensor -> the candidate's, where they differ.
         how: By what the two were paired, where not by name.
-        memory: Bytes that the expectation may take.
         progress: Who is told.
     """
     if layers is None:
         return {}
+    from parityscope.expectation.expecting import expect
+
     # What is declared, and what the outputs turned out to be: a run in another arithmetic is graded by that one.
     formats = dict.fromkeys((case.policy.declared, *(pair.grade for pair in outputs)))
-    expectation = expect_tensors(
+    trace = layers.reference
+    expectation = expect(
         case.model,
         case.inputs,
-        layers.reference,
+        trace.samples,
         list(layers.statistics),
-        formats=tuple(name for name in formats if name in {*FORMATS, *QUANTIZED}),
-        memory=memory,
+        tuple(name for name in formats if name in {*FORMATS, *QUANTIZED}),
+        reference=lambda index, name: trace.get(index, name) if trace.has(index, name) else None,
         progress=progress,
     )
     return plain_pairs(case, layers.statistics, names, how, expectation)

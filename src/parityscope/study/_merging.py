@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from parityscope.diagnosis import CONTRIBUTES, SPENT, Tested, claim_of, identity_of
-from parityscope.records import Evidence, Skip
+from parityscope.diagnosis import CONTRIBUTES, DESCRIBE, SPENT, Tested, claim_of, identity_of
+from parityscope.records import ROLES, Evidence, Skip
 from parityscope.study._found import GONE, Sequence, Step
 
 if TYPE_CHECKING:
@@ -41,6 +41,14 @@ def merged(first: Diagnosis, found: Further) -> Diagnosis:
         # A claim by size alone has nothing left to explain; others may tell the same cause in other words.
         refuted += [evidence for one in others if _by_size(one, shares) for evidence in _gone(one, sequence)]
         others = [one for one in others if not _by_size(one, shares)]
+        # With the one cause put right nothing is left: another layer that seems to compute something else tells of it.
+        others = [
+            replace(one, role="contributing")
+            if one.role == "cause" and one.code in DESCRIBE and identity_of(one) not in shares
+            else one
+            for one in others
+        ]
+        others.sort(key=lambda one: ROLES.index(one.role))
     steps.sort(key=lambda one: -(one.share or 0.0))
     if len(steps) > 1 and sequence.verdict == "within":
         refuted += [evidence for one in others for evidence in _gone(one, sequence)]

@@ -15,9 +15,9 @@ from parityscope.records import Target
 if TYPE_CHECKING:
     from parityscope.case import Model
 
-__all__ = ["half_typed", "origins_of", "peers_of", "switched_of", "unoptimized"]
+__all__ = ["origins_of", "peers_of", "switched_of", "unoptimized"]
 
-_HALVES = {"float16", "bfloat16"}
+_HALVES = {"f16", "bf16"}
 
 
 def peers_of(model: Model, reference: Target) -> tuple[Target, ...]:
@@ -27,7 +27,7 @@ def peers_of(model: Model, reference: Target) -> tuple[Target, ...]:
     plain = unoptimized(reference)
     # An optimized run has no say over the model as it stands: where they differ the optimizer is wrong.
     found = [plain] if plain != reference else []
-    if half_typed(model) and not reference.precision:
+    if not _HALVES.isdisjoint(model.formats) and not reference.precision:
         found.append(Target(backend="sim"))
     return tuple(found)
 
@@ -70,13 +70,6 @@ def origins_of(reference: Target, candidate: Target) -> tuple[Target, ...]:
         return (plain,)
     mode = own.option("mode", "eval")
     return (plain, *(_with(plain, "mode", other) for other in ("eval", "batch-statistics") if other != mode))
-
-
-def half_typed(model: Model) -> bool:
-    """Whether the model's own types are half precision: an input, a parameter or a value between them is."""
-    graph = model.graph().graph
-    values = [*graph.inputs, *graph.initializers.values(), *(value for node in graph for value in node.inputs if value)]
-    return any(value.dtype is not None and value.dtype.numpy().name in _HALVES for value in values)
 
 
 def _with(target: Target, key: str, value: str) -> Target:

@@ -13,11 +13,11 @@ from parityscope.backends.both import open_both
 from parityscope.backends.opening import shapes_for
 from parityscope.case.policy import budgets_for
 from parityscope.comparison import channel_axis, likely_scores, measure_pair
+from parityscope.comparison.parts import measure_parts
 from parityscope.comparison.rows import aligner
 from parityscope.comparison.tolerance import count_outside, merge_outside
 from parityscope.errors import ParityError
-from parityscope.noise import FLOAT32_ROUNDING
-from parityscope.prediction import distance
+from parityscope.expectation import FLOAT32_ROUNDING, distance
 from parityscope.records import Skip
 from parityscope.study._variation import part_that_changes
 
@@ -30,15 +30,17 @@ if TYPE_CHECKING:
     from parityscope.backends.recording import Progress
     from parityscope.case import Case, Sample
     from parityscope.comparison import Statistics
+    from parityscope.comparison.parts import Parts
     from parityscope.comparison.tolerance import Outside
     from parityscope.records import ExecutedGraph, Policy, Target
 
-__all__ = ["OutputRun", "error_by_sample", "run_outputs"]
+__all__ = ["FIRST_SAMPLES", "WORST_SAMPLES", "OutputRun", "error_by_sample", "run_outputs"]
 
-
+# Of each output, the samples that it is looked at by part; chosen: expectations vary less between samples than the margins.
+FIRST_SAMPLES, WORST_SAMPLES = 2, 2
 _KEPT = (
     64 << 20
-)  # bytes of the first sample's outputs that are kept; chosen: what has more is run again if it is asked for
+)  # bytes of the first samples' outputs that are kept; chosen: what has more is run again if it is asked for
 _OTHER_SHAPE = " shape is "  # in what is said of an output whose shapes differ
 _SHAPES = "let the candidate run at the batch size of the samples, or give samples of its own"
 
@@ -50,7 +52,8 @@ class OutputRun:
     `spread` is the worst relative L2 distance between two runs of the candidate on the first sample, and where it is above
     rounding `changing` the part of the squared error that differs from run to run (0 to 1; 0 where nothing varies).
     `outside` holds the outputs that the policy has a tolerance for: no statistics could tell that count afterwards.
-    `first` is what the reference gave for the first sample, None where that is large.
+    `kept` is what the reference gave for the first samples, by their index, as far as that is not large. `parts` are the errors
+    by part (`Parts`) of each output on the first samples and its worst ones.
     """
 
     statistics: Mapping[str, Statistics]
@@ -64,7 +67,8 @@ class OutputRun:
     candidate_environment: Mapping[str, str]
     executed: ExecutedGraph | None
     outside: Mapping[str, Outside] = field(default_factory=lambda: MappingProxyType({}))
-    first: Mapping[str, np.ndarray] | None = None
+    kept: Mapping[int, Mapping[str, np.ndarray]] = field(default_factory=lambda: MappingProxyType({}))
+    parts: Mapping[str, Mapping[int, Parts]] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def run_outputs(
@@ -86,10 +90,11 @@ def run_outputs(
     """
     totals: dict[str, Statistics] = {}
     errors: dict[str, list[tuple[int, float]]] = {}
+    parts: dict[str, dict[int, Parts]] = {}
     outside: dict[str, Outside] = {}
     problems: dict[str, str] = {}
     spread = 0.0
-    kept: Mapping[str, np.ndarray] | None = None
+    kept: dict[int, Mapping[str, np.ndarray]] = {}
     seconds = [0.0, 0.0]
     align = aligner(case.policy.matched, pairing)
     shapes = Capture(shapes=shapes_for(case.model, candidate, case.inputs))
@@ -103,8 +108,9 @@ def run_outputs(
             found = _answer(theirs, sample)
             seconds[0] += middle - start
             seconds[1] += time.perf_counter() - middle
+            if position < FIRST_SAMPLES and sum(array.nbytes for array in expected.values()) <= _KEPT // FIRST_SAMPLES:
+                kept[sample.index] = expected
             if position == 0:
-                kept = expected if sum(array.nbytes for array in expected.values()) <= _KEPT else None
                 spread = _spread(align(expected, found), align(expected, _answer(theirs, sample)))
             found = align(expected, found)
             for value in case.model.outputs:
@@ -114,6 +120,7 @@ def run_outputs(
                 else:
                     pair = expected[value.name], found[pairing.get(value.name, value.name)]
                     _count_outside(value.name, case.policy, pair, outside)
+                    _keep_parts(parts.setdefault(value.name, {}), sample.index, errors[value.name], pair)
         progress("comparing outputs", len(case.inputs), len(case.inputs))
         skipped += [
             Skip(what=f"output {name}", reason=problem, fix=_fix(problem, name), asked=True)
@@ -140,7 +147,8 @@ def run_outputs(
             candidate_environment=theirs.environment,
             executed=executed,
             outside=outside,
-            first=kept,
+            kept=kept,
+            parts=parts,
         )
 
 
@@ -228,6 +236,25 @@ def _count_outside(name: str, policy: Policy, pair: tuple[np.ndarray, np.ndarray
         if budget.tolerance is not None:
             part = count_outside(*pair, budget.tolerance)
             outside[name] = merge_outside(outside[name], part) if name in outside else part
+
+
+def _keep_parts(
+    held: dict[int, Parts],
+    index: int,
+    errors: Sequence[tuple[int, float]],
+    pair: tuple[np.ndarray, np.ndarray],
+) -> None:
+    """Adds the parts of one sample of one output (reference, candidate), if it is among the first or the worst so far."""
+    sizes = dict(errors)
+    first = {place for place, _ in errors[:FIRST_SAMPLES]}
+    worst = sorted(sizes, key=lambda one: -sizes[one])[:WORST_SAMPLES]
+    if index not in first and index not in worst:
+        return
+    found = measure_parts(*pair)
+    if found is not None:
+        held[index] = found
+    for other in held.keys() - first - {*worst}:
+        del held[other]
 
 
 def _spread(first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray]) -> float:

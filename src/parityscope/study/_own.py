@@ -28,6 +28,7 @@ def own_inputs(data: str | Path | None, candidate: Target, inputs: Inputs) -> Ow
     Raises:
         ParityError: `data` cannot be read.
     """
+    asked = data is not None
     if data is None:
         recorded = candidate.option("path")
         if candidate.backend != RECORDED or not recorded or not (Path(recorded) / "inputs").is_dir():
@@ -35,6 +36,8 @@ def own_inputs(data: str | Path | None, candidate: Target, inputs: Inputs) -> Ow
         data = Path(recorded) / "inputs"
     path = Path(data)
     stored = stored_arrays(path)
+    if asked:  # what cannot be read is said before anything is run
+        stored.read(0, stored.names(0))
     match = matching(stored, stored.labels if path.is_dir() else (), candidate.option("pair", "name"))
 
     def read(index: int) -> Mapping[str, np.ndarray]:

@@ -22,7 +22,7 @@ from parityscope.backends.targets import check_target, parse_target
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.errors import ParityError
-from parityscope.prediction import FLOAT32_ROUNDING, margin_of
+from parityscope.expectation import FLOAT32_ROUNDING, margin_of
 from parityscope.records import Skip
 from parityscope.study._chains import Side, apart, feed_stage, running
 from parityscope.study._examine import Settings, examine
@@ -46,7 +46,6 @@ PIPELINE_SCHEMA = "parityscope-pipeline/1"
 # Glue that computes in FP32 in another order may move its results by rounding.
 _GLUE_LIMIT = margin_of("f32") * FLOAT32_ROUNDING
 _NO_GLUE = {"glue": None, "glue_verdict": "within"}
-_OUTPUTS_ONLY = Settings(layers=False, localize=False, causes=False)
 
 
 def examine_pipeline(
@@ -60,6 +59,7 @@ def examine_pipeline(
         ParityError: a stage cannot run, or its inputs are not what its model declares.
     """
     models = _models(pipeline)
+    outputs_only = Settings(layers=False, localize=False, causes=False, memory=settings.memory)
     data = load_inputs(
         models[0],
         pipeline.inputs or None,
@@ -67,6 +67,7 @@ def examine_pipeline(
         samples=samples,
         stacked=pipeline.stacked,
         preprocess=pipeline.preprocess,
+        memory=settings.memory,
     )
     given = {place: dict(sample.arrays) for place, sample in enumerate(data)}
     ours, theirs = Side(folder=folder / "reference"), Side(folder=folder / "candidate")
@@ -78,7 +79,7 @@ def examine_pipeline(
         progress(f"stage {stage.name}", number, len(pipeline.stages))
         try:
             glue = feed_stage(pipeline, number, models[number], given, ours, theirs)
-            entry, absent = _run_stage(stage, models[number], given, ours, theirs, folder)
+            entry, absent = _run_stage(stage, models[number], given, ours, theirs, folder, outputs_only)
         except ParityError as error:
             if not first:
                 raise _at(stage, error) from error
@@ -163,7 +164,13 @@ def _entry(stage: Stage) -> dict[str, Any]:
 
 
 def _run_stage(
-    stage: Stage, model: Model, given: Mapping[int, Arrays], ours: Side, theirs: Side, folder: Path
+    stage: Stage,
+    model: Model,
+    given: Mapping[int, Arrays],
+    ours: Side,
+    theirs: Side,
+    folder: Path,
+    settings: Settings,
 ) -> tuple[dict[str, Any], list[Skip]]:
     """Runs both sides, and the reference on the candidate's inputs; what each output's error is made of, and the verdict."""
     order: list[Arrays] = []
@@ -202,7 +209,7 @@ def _run_stage(
         ]
     for place, arrays in enumerate(order):
         write_npz(folder / "given" / stage.name / f"{place:06d}.npz", arrays)
-    found = _document(stage, folder, _OUTPUTS_ONLY, silent)
+    found = _document(stage, folder, settings, silent)
     told = [
         {
             "name": one["name"],
@@ -227,7 +234,7 @@ def _document(stage: Stage, folder: Path, settings: Settings, progress: Progress
         declared=stage.declared,
         policy=stage.policy,
     )
-    with posed(question) as asked:
+    with posed(question, memory=settings.memory) as asked:
         scratch = folder / "examined" / stage.name
         scratch.mkdir(parents=True, exist_ok=True)
         return examine(

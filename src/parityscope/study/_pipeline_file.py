@@ -21,7 +21,6 @@ exact name from the outputs of the stage before, else from the data. Paths are r
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -30,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from parityscope.backends.targets import parse_target
 from parityscope.case.formats.loader import is_function
 from parityscope.errors import ParityError
+from parityscope.plain_documents import read_toml_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,40 +74,36 @@ def read_pipeline(path: Path) -> Pipeline:
     Raises:
         ParityError: it cannot be read, or says something that has no meaning here.
     """
-    try:
-        held = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ParityError(f"there is no pipeline at {path}", fix="give the path of a .toml file") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ParityError(f"it cannot be read: {error}", where=str(path), fix=_EXAMPLE) from error
+    held = read_toml_file(path, "the pipeline")
     _check_keys(held, _KEYS, str(path))
     entries = held.get("stage", [])
-    if not isinstance(entries, list) or not entries:
+    if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
         raise ParityError("it names no stage", where=str(path), fix=f"write a [[stage]] for every model; {_EXAMPLE}")
     stages: list[Stage] = []
     for entry in entries:
         stages.append(_stage(entry, path, [one.name for one in stages]))
     return Pipeline(
         path=path,
-        inputs=_located(str(held.get("inputs", "")), path),
-        preprocess=_located(str(held.get("preprocess", "")), path),
-        stacked=bool(held.get("stacked", False)),
+        inputs=_located(_text(held, "inputs", str(path)), path),
+        preprocess=_located(_text(held, "preprocess", str(path)), path),
+        stacked=_flag(held, "stacked", str(path)),
         stages=tuple(stages),
     )
 
 
 def _stage(entry: Mapping[str, Any], path: Path, before: list[str]) -> Stage:
-    name = str(entry.get("name", ""))
-    where = f"{path}, stage {name or len(before) + 1}"
+    where = f"{path}, stage {entry.get('name') or len(before) + 1}"
     _check_keys(entry, _STAGE_KEYS, where)
+    said = {key: _text(entry, key, where) for key in sorted(_STAGE_KEYS - {"feeds"})}
+    name = said["name"]
     for key in ("name", "model", "candidate"):
-        if not entry.get(key):
+        if not said[key]:
             raise ParityError(f"the stage has no {key}", where=where, fix=f'write {key} = "..."; {_EXAMPLE}')
     if name in before:
         raise ParityError(f"two stages are called {name!r}", where=where, fix="give each a name of its own")
     if name == DATA or "." in name or "/" in name:
         raise ParityError(f"{name!r} cannot be a stage's name here", where=where, fix="take another, without . and /")
-    glues = {key: str(entry.get(key, "")) for key in ("glue", "candidate_glue")}
+    glues = {key: said[key] for key in ("glue", "candidate_glue")}
     for key, text in glues.items():
         if text and not is_function(text):
             raise ParityError(f"{key} is {text!r}, not file.py:function", where=where, fix=f'write {key} = "glue.py:f"')
@@ -115,17 +111,19 @@ def _stage(entry: Mapping[str, Any], path: Path, before: list[str]) -> Stage:
         raise ParityError("it has both glue and feeds", where=where, fix="keep one of them")
     if glues["candidate_glue"] and not glues["glue"]:
         raise ParityError("candidate_glue has nothing to be held against", where=where, fix="add glue, the reference's")
-    policy = str(entry.get("policy", ""))
+    feeds = entry.get("feeds", {})
+    if not isinstance(feeds, dict):
+        raise ParityError("feeds is no table", where=where, fix='write feeds = { x = "data.x" }')
     return Stage(
         name=name,
-        model=Path(_located(str(entry["model"]), path)),
-        reference=_target(str(entry.get("reference", "ort")), path),
-        candidate=_target(str(entry["candidate"]), path),
+        model=Path(_located(said["model"], path)),
+        reference=_target(said["reference"] or "ort", path),
+        candidate=_target(said["candidate"], path),
         glue=_located(glues["glue"], path),
         candidate_glue=_located(glues["candidate_glue"], path),
-        feeds={str(key): _feed(str(value), before, where) for key, value in dict(entry.get("feeds", {})).items()},
-        declared=str(entry.get("declared", "")),
-        policy=Path(_located(policy, path)) if policy else None,
+        feeds={str(key): _feed(str(value), before, where) for key, value in feeds.items()},
+        declared=said["declared"],
+        policy=Path(_located(said["policy"], path)) if said["policy"] else None,
     )
 
 
@@ -158,6 +156,21 @@ def _located(text: str, path: Path) -> str:
     beside = path.parent / text
     file = path.parent / text.rpartition(":")[0] if is_function(text) else beside
     return str(beside) if text and not Path(text).is_absolute() and file.exists() else text
+
+
+def _text(held: Mapping[str, Any], key: str, where: str) -> str:
+    """What a key says in words; "" if it is not there."""
+    value = held.get(key)
+    if key in held and (not isinstance(value, str) or not value):
+        raise ParityError(f"{key} = {value!r} says nothing", where=where, fix=f'write {key} = "..."; {_EXAMPLE}')
+    return value or ""
+
+
+def _flag(held: Mapping[str, Any], key: str, where: str) -> bool:
+    value = held.get(key, False)
+    if not isinstance(value, bool):
+        raise ParityError(f"{key} = {value!r} is neither true nor false", where=where, fix=f"write {key} = true")
+    return value
 
 
 def _check_keys(held: Mapping[str, Any], known: set[str], where: str) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parityscope.backends.targets import parse_target
+from parityscope.backends import backend
+from parityscope.backends.opening import model_of
+from parityscope.backends.targets import MODELLESS, check_target, parse_target
 from parityscope.case import Case, load_inputs, load_model
+from parityscope.case.inputs import MEMORY
 from parityscope.case.originals import with_originals
 from parityscope.case.policy import check_outputs, overridden
 from parityscope.case.policy_file import PolicyFile, read_policy
+from parityscope.errors import ParityError
+from parityscope.private_folders import scratch_folder
 from parityscope.records import Policy
 from parityscope.study._budgets import known_metrics
 from parityscope.study._own import own_inputs
@@ -20,9 +24,12 @@ from parityscope.study._own import own_inputs
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from parityscope.case import Model
     from parityscope.records import Budget, Target
 
 __all__ = ["Posed", "Question", "posed"]
+
+_HALVES = frozenset({"f16", "bf16"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,27 +60,41 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Posed:
-    """A question that can be examined."""
+    """A question that can be examined; `candidate_model` is what the candidate runs: its own model, or the reference's."""
 
     case: Case
     reference: Target
     candidate: Target
+    candidate_model: Model
+
+
+def _formats(model: Model, own: Model) -> tuple[str, ...]:
+    """The formats that the candidate's file declares by its types.
+
+    A graph that quantizes says with which scales: where the reference's does too, both compute the same function, and another
+    quantization is no excuse. Half precision is, as a reference on a CPU computes it in FP32.
+    """
+    return tuple(name for name in own.formats if name in _HALVES or name not in model.formats)
 
 
 @contextlib.contextmanager
-def posed(question: Question) -> Iterator[Posed]:
+def posed(question: Question, *, memory: int = MEMORY) -> Iterator[Posed]:
     """The case and the targets of a question; samples that can be read only once are kept until the block ends.
 
     Raises:
         ParityError: a target, the policy, the model or the data cannot be used.
     """
     reference, candidate = parse_target(question.reference), parse_target(question.candidate)
+    for target in (reference, candidate):  # before anything is read that may be large
+        check_target(target, backend(target.backend))
     stated = _stated(question.policy)
-    policy = overridden(stated.policy, question.declared, candidate, question.budgets)
     model = load_model(question.model)
+    own = model_of(model, candidate)
+    _check_types(model, own, candidate)
+    policy = overridden(stated.policy, question.declared, candidate, question.budgets, _formats(model, own))
     policy = replace(policy, matched=question.match or policy.matched)
     check_outputs(policy, [value.name for value in model.outputs])
-    with tempfile.TemporaryDirectory(prefix="parityscope-spool-") as spool:
+    with scratch_folder("spool") as spool:
         inputs = load_inputs(
             model,
             question.inputs or None,
@@ -83,12 +104,30 @@ def posed(question: Question) -> Iterator[Posed]:
             preprocess=question.preprocess,
             shapes=question.shapes or None,
             seed=question.seed,
+            memory=memory,
         )
         if question.images:
             inputs = with_originals(inputs, Path(question.images))
-        own = own_inputs(question.own_inputs, candidate, inputs)
-        case = Case(name=model.path.stem, model=model, inputs=inputs, policy=policy, own=own)
-        yield Posed(case=case, reference=reference, candidate=candidate)
+        seen = own_inputs(question.own_inputs, candidate, inputs)
+        case = Case(name=model.path.stem, model=model, inputs=inputs, policy=policy, own=seen)
+        yield Posed(case=case, reference=reference, candidate=candidate, candidate_model=own)
+
+
+def _check_types(model: Model, own: Model, candidate: Target) -> None:
+    """One sample is given to both sides: the candidate's own file must take what the reference takes.
+
+    Raises:
+        ParityError: an input of it is of another type.
+    """
+    taken = {value.name: value.dtype for value in model.inputs}
+    for value in own.inputs if candidate.backend not in MODELLESS else ():
+        if value.dtype != taken.get(value.name, value.dtype):
+            raise ParityError(
+                f"input {value.name!r} is {value.dtype} in the candidate's file and {taken[value.name]} in the reference's",
+                where=str(own.path),
+                fix="convert it again with its inputs kept as they are (keep_io_types=True), or take "
+                f"parityscope evaluate {own.path.name} --reference {model.path.name}, which puts a Cast in front",
+            )
 
 
 def _stated(policy: str | Path | Policy | None) -> PolicyFile:

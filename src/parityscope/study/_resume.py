@@ -2,17 +2,19 @@
 
 A scratch folder that holds recorded tensors of *another* run is an error and not a fresh start: recording can have
 taken hours, and only its owner knows whether they are still wanted. One without recorded tensors holds nothing of value
-and is used afresh.
+and is used afresh; so is one whose run failed, once what it depended on has been changed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
-import hashlib
 import json
+import os
 import platform
 import shutil
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,8 @@ from parityscope.backends import backend, probed
 from parityscope.backends.resuming import FACTS, NOTES
 from parityscope.backends.targets import format_target
 from parityscope.errors import ParityError
+from parityscope.private_folders import MARKER, open_marker
+from parityscope.study._marks import digest_of_files
 from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
@@ -29,11 +33,10 @@ if TYPE_CHECKING:
     from parityscope.case import Case
     from parityscope.records import Target
 
-__all__ = ["claimed", "has_recordings", "run_facts", "start_or_resume", "tidy"]
+__all__ = ["claimed", "has_recordings", "mark_failed", "run_facts", "start_or_resume", "tidy"]
 
 _SCHEMA = "parityscope-resume/1"
-_LOCK = "lock"
-_BLOCK = 1 << 20
+_FAILED = "failed"
 
 
 def run_facts(case: Case, reference: Target, candidate: Target) -> dict[str, Any]:
@@ -57,23 +60,47 @@ def claimed(scratch: Path, folder: Path) -> Iterator[None]:
     Raises:
         ParityError: it cannot be made, or another process holds it.
     """
+    lock = _locked_file(scratch, folder)
     try:
-        scratch.mkdir(parents=True, exist_ok=True)
-        lock = (scratch / _LOCK).open("w")
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(lock)
+        raise ParityError(
+            f"another process is writing {folder}",
+            where=str(scratch),
+            fix="wait until it ends, or choose another --study",
+        ) from error
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def _locked_file(scratch: Path, folder: Path) -> int:
+    """The descriptor of the marker in `scratch`, which is made if it is not there.
+
+    Raises:
+        ParityError: it cannot be made, is a link or somebody else's, or holds what no scratch folder of ours would.
+    """
+    try:
+        if scratch.parent.exists() and not scratch.parent.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        scratch.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            scratch.mkdir()
+        found = scratch.lstat()
+        foreign = not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid()
+        if foreign or (not (scratch / MARKER).exists() and any(scratch.iterdir())):
+            raise ParityError(
+                f"{scratch} is needed for the study, and is no scratch folder of yours",
+                where=str(scratch),
+                fix="move it away, or choose another --study folder",
+            )
+        return open_marker(scratch)
     except OSError as error:
         raise ParityError(
             f"the study cannot be written: {error.strerror}", where=str(folder), fix="choose another --study folder"
         ) from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ParityError(
-                f"another process is writing {folder}",
-                where=str(scratch),
-                fix="wait until it ends, or choose another --study",
-            ) from error
-        yield
 
 
 def start_or_resume(scratch: Path, facts: Mapping[str, Any] | None) -> None:
@@ -83,7 +110,8 @@ def start_or_resume(scratch: Path, facts: Mapping[str, Any] | None) -> None:
         ParityError: it holds what another run recorded.
     """
     before = _facts_in(scratch)
-    if has_recordings(scratch) and (facts is None or before != facts):
+    failed = (scratch / _FAILED).exists()
+    if has_recordings(scratch) and (facts is None or before != facts) and not failed:
         changed = sorted(name for name in {*(before or {}), *(facts or {})} if _of(before, name) != _of(facts, name))
         raise ParityError(
             f"an interrupted run of another case left its recorded tensors here (changed: {', '.join(changed)})",
@@ -92,22 +120,29 @@ def start_or_resume(scratch: Path, facts: Mapping[str, Any] | None) -> None:
         )
     if before != facts or not has_recordings(scratch):
         _empty(scratch)
+    (scratch / _FAILED).unlink(missing_ok=True)
     for unfinished in scratch.rglob("*.part"):
         unfinished.unlink()
     if facts is not None:
         write_whole(scratch / FACTS, json.dumps(facts, indent=1, sort_keys=True))
 
 
-def has_recordings(scratch: Path) -> bool:
-    """Whether at least one chunk of tensors was recorded whole."""
-    return any(True for _ in (scratch / "tensors").rglob(NOTES))
+def has_recordings(scratch: Path, label: str = "") -> bool:
+    """Whether at least one chunk of tensors was recorded whole; with `label`, of that side."""
+    return any(note.name.startswith(label) for note in (scratch / "tensors").rglob(NOTES))
+
+
+def mark_failed(scratch: Path) -> None:
+    """Notes that the run failed: when what it depends on has been mended, nobody wants what is here."""
+    with contextlib.suppress(OSError):
+        (scratch / _FAILED).touch()
 
 
 def tidy(scratch: Path) -> None:
     """Takes away what only an unfinished study needs."""
     for note in (*(scratch / "tensors").rglob(NOTES), *scratch.rglob("*.part")):
         note.unlink()
-    for name in (FACTS, _LOCK):
+    for name in (FACTS, MARKER):
         (scratch / name).unlink(missing_ok=True)
 
 
@@ -125,9 +160,9 @@ def _of(facts: Mapping[str, Any] | None, name: str) -> Any:
 
 def _empty(scratch: Path) -> None:
     for path in scratch.iterdir():
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
-        elif path.name != _LOCK:
+        elif path.name != MARKER:
             path.unlink(missing_ok=True)
 
 
@@ -150,11 +185,6 @@ def _is_there(value: str) -> bool:
 
 
 def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    files = sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
-    for file in files:
-        digest.update(str(file.relative_to(path)).encode() + b"\0")
-        with file.open("rb") as opened:
-            while block := opened.read(_BLOCK):
-                digest.update(block)
-    return digest.hexdigest()
+    folder = path.is_dir()
+    files = sorted(one for one in path.rglob("*") if one.is_file()) if folder else [path]
+    return digest_of_files(files, path if folder else None)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from parityscope.case.graph import computing, node_name
 from parityscope.diagnosis import SPENT, Tested, claim_of, identity_of
 from parityscope.errors import ParityError
-from parityscope.prediction import margin_of
+from parityscope.expectation import margin_of
 from parityscope.study._again import Search, examined_again, look
 from parityscope.study._copy import corrected, energy_of
 from parityscope.study._found import Known, Sequence, Step
@@ -112,8 +112,10 @@ def _onward(
         for finding, correction in proved
         if correction.model is not None and finding.site is not None and finding.site.node in entrance
     ]
+    # An arithmetic granted excuses whatever is as small: it comes when nothing else is left.
+    granted = [(finding, correction) for finding, correction in proved if correction.declared]
     for finding, correction in proved:
-        if not any(finding is other for other, _ in doubtful):
+        if not any(finding is other for other, _ in (*doubtful, *granted)):
             path = _through(state, copy, finding, correction, energy, told, number, proof=_PROVED)
             if path is not None:
                 return path
@@ -122,7 +124,7 @@ def _onward(
     nearest = None if _settled(tested) else _nearest(state, copy, attempts, energy, told, number)
     if nearest is not None and nearest.verdict == "within":
         return nearest
-    for finding, correction in doubtful:
+    for finding, correction in (*doubtful, *granted):
         path = _through(state, copy, finding, correction, energy, told, number, proof=_PROVED)
         if path is not None:
             return path

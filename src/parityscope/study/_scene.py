@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from parityscope.arithmetic import FORMATS
 from parityscope.backends._environment import machine_facts
-from parityscope.backends._onnxruntime import open_session
-from parityscope.case.deriving import SEVERED_SUFFIX, sever, subgraph
 from parityscope.checks import Lab, Scene
-from parityscope.checks._correcting import replace_constants
+from parityscope.evaluation.evaluating import evaluate, run_world
+from parityscope.evaluation.program import program_of
+from parityscope.evaluation.sessions import Sessions
+from parityscope.evaluation.worlds import Replaced, World
+from parityscope.localization import Sides
+from parityscope.localization.replay import Given
 from parityscope.study._outputs import error_by_sample
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    import numpy as np
 
     from parityscope.case import Case
     from parityscope.explanation import Explanation
@@ -84,26 +87,28 @@ def _facts(target: Target, told: Mapping[str, str]) -> dict[str, str]:
 def _lab(case: Case, layers: Layers) -> Lab:
     """Experiments on the worst localized sample."""
     sample = layers.reference.samples[0]
-    observed = {
-        name: (layers.reference.info(sample, name)[0], len(layers.reference.info(sample, name)[1]))
-        for name in layers.statistics
-    }
+    feeds = case.inputs.sample(sample).arrays
+    sessions = Sessions()
 
     def replay(tensor: str, constants: Mapping[str, np.ndarray]) -> np.ndarray:
-        severed = sever(case.model.graph(), observed)
-        replace_constants(severed.model, constants)
-        run = open_session(subgraph(severed.model, [tensor]), folder=case.model.path.parent)
-        feeds: dict[str, np.ndarray] = dict(case.inputs.sample(sample).arrays)
-        for name in severed.reads[tensor]:
-            value = layers.candidate.get(sample, layers.pairing[name])
-            feeds[name + SEVERED_SUFFIX] = value.astype(layers.reference.info(sample, name)[0], copy=False)
-        return run(feeds)[tensor]
+        pairing = {name: layers.pairing[name] for name in layers.statistics}
+        sides = Sides(
+            model=case.model,
+            inputs=case.inputs,
+            reference=layers.reference,
+            candidate=layers.candidate,
+            pairing=pairing,
+        )
+        given = Given(sides, pairing, sample, tensor)
+        world = World(name="replayed", program=program_of(case.model), stored=_replaced(constants), given=given)
+        found: dict[str, np.ndarray] = {}
+        for moment in evaluate([world], feeds, [tensor], sessions):
+            found.update((site, moment.computed("replayed", site)) for site in moment.sites)
+        return np.asarray(found[tensor])
 
     def forward(tensor: str, constants: Mapping[str, np.ndarray]) -> np.ndarray:
-        graph = case.model.graph()
-        replace_constants(graph, constants)
-        run = open_session(graph, outputs=[tensor], folder=case.model.path.parent)
-        return run(case.inputs.sample(sample).arrays)[tensor]
+        world = World(name="forward", program=program_of(case.model), stored=_replaced(constants))
+        return run_world(world, feeds, [tensor], sessions)[tensor]
 
     return Lab(
         reference=lambda name: layers.reference.get(sample, name),
@@ -111,3 +116,7 @@ def _lab(case: Case, layers: Layers) -> Lab:
         replay=replay,
         forward=forward,
     )
+
+
+def _replaced(constants: Mapping[str, np.ndarray]) -> dict[str, Replaced]:
+    return {name: Replaced(array) for name, array in constants.items()}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.backends import Capture
 from parityscope.backends.opening import open_target
-from parityscope.study._others import half_typed, unoptimized
+from parityscope.study._others import unoptimized
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,9 +36,7 @@ def second_run(
     None where the sides cannot share an optimizer, or where other rounding is what users want of one: in half-precision models,
     whose operators ONNX Runtime computes in FP32 on a CPU, and in quantized ones, which it computes in integers.
     """
-    if not _may_share(reference, candidate) or half_typed(model):
-        return None
-    if any("Quantize" in node.op_type for node in model.graph().graph):
+    if not _may_share(reference, candidate) or model.formats:
         return None
 
     def run() -> tuple[Arrays, Arrays]:

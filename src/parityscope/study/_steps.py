@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from parityscope.backends.command import seconds
+from parityscope.backends.limiting import limited_runs
 from parityscope.backends.opening import model_of
 from parityscope.case import load_inputs
+from parityscope.errors import ParityError
+from parityscope.expectation import Expectation
 from parityscope.pairing import pair_graphs
-from parityscope.prediction import Expectation
 from parityscope.records import Diagnosis, Skip
 from parityscope.study._document import Parts, document
 from parityscope.study._found import Causes, Known
@@ -81,21 +84,26 @@ def chain(asked: Asked, unreached: tuple[Skip, ...] = ()) -> dict[str, Any]:
         timings[stage] = time.perf_counter() - started - sum(timings.values())
 
     its_model = model_of(case.model, candidate)
-    paired = pair_graphs(case.model, its_model, case.inputs, explicit=settings.mapping or {}, memory=settings.memory)
+    timeout = candidate.option("timeout")
+    with limited_runs(seconds(timeout, 0) if timeout else None):
+        paired = pair_graphs(
+            case.model, its_model, case.inputs, explicit=settings.mapping or {}, memory=settings.memory
+        )
     names = {**{value.name: value.name for value in case.model.outputs}, **paired.names}
     lap("pairing")
     run = run_outputs(case, reference, candidate, names, progress, inspect=settings.localize or settings.causes)
     lap("outputs")
     # Only arithmetic that the engine was seen to honour is excused; what it was asked for is what it declares.
-    expectation = expectation_of(case, run, progress)
+    expectation = expectation_of(case, run, reference, progress)
     lap("prediction")
-    outputs = judged_outputs(case, run, expectation, names, paired.how)
+    outputs = judged_outputs(case, run, expectation, names, paired.how, progress)
     verdict = overall(outputs, run)
     growth, grown = _growth(asked, names, lap)
     verdict = "beyond" if grown else verdict
-    looked = _look(asked, names, paired.how, outputs, verdict, lap)
+    looked = _looked_or_told(asked, names, paired.how, outputs, verdict, lap)
     layers = looked.layers
     causes = Causes(diagnosis=Diagnosis(findings=(), unexplained=layers.localization.unexplained if layers else None))
+    failed: list[Skip] = []
     if settings.causes:
         from parityscope.study._causes import find_causes
 
@@ -112,17 +120,20 @@ def chain(asked: Asked, unreached: tuple[Skip, ...] = ()) -> dict[str, Any]:
             real=_real(asked),
             growth=growth,
         )
-        causes = find_causes(
-            known,
-            folder=asked.folder,
-            peer=settings.peer,
-            memory=settings.memory,
-            seconds=settings.seconds,
-            progress=progress,
-            lap=lap,
-            only=settings.only,
-        )
-    unjudged = [*unreached, *_unjudged(causes.diagnosis)]
+        try:
+            causes = find_causes(
+                known,
+                folder=asked.folder,
+                peer=settings.peer,
+                memory=settings.memory,
+                seconds=settings.seconds,
+                progress=progress,
+                lap=lap,
+                only=settings.only,
+            )
+        except ParityError as error:
+            failed.append(_failed("causes", error, asked=verdict == "beyond"))
+    unjudged = [*unreached, *failed, *_without_reference(outputs), *_unjudged(causes.diagnosis)]
     return document(
         Parts(
             case=case,
@@ -148,6 +159,19 @@ def chain(asked: Asked, unreached: tuple[Skip, ...] = ()) -> dict[str, Any]:
     )
 
 
+def _without_reference(outputs: Sequence[Pair]) -> list[Skip]:
+    """The outputs where the reference itself gives no number, so that nothing is known of what would be right there."""
+    return [
+        Skip(
+            what=f"{pair.nonfinite_reference + pair.nonfinite_agreeing} elements of output {pair.site.tensor}",
+            reason="the reference itself gives NaN or infinity there",
+            fix="run the model alone on these samples, and mend the model or the data first",
+        )
+        for pair in outputs
+        if pair.nonfinite_reference + pair.nonfinite_agreeing
+    ]
+
+
 def _growth(asked: Asked, names: Mapping[str, str], lap: Lap) -> tuple[Growth | None, bool]:
     """How the error grows over calls, where states are fed back, and whether it grows beyond what is honest."""
     settings = asked.settings
@@ -161,6 +185,26 @@ def _growth(asked: Asked, names: Mapping[str, str], lap: Lap) -> tuple[Growth | 
     )
     lap("calls")
     return growth, beyond(growth) is not None
+
+
+def _looked_or_told(
+    asked: Asked,
+    names: Mapping[str, str],
+    how: Mapping[str, str],
+    outputs: Sequence[Pair],
+    verdict: Verdict,
+    lap: Lap,
+) -> _Looked:
+    """As `_look`; where that fails, the reason. The outputs' verdict stands without it."""
+    try:
+        return _look(asked, names, how, outputs, verdict, lap)
+    except ParityError as error:
+        return _Looked(tensors={}, problems=(_failed("localization", error, asked=not asked.settings.causes),))
+
+
+def _failed(stage: str, error: ParityError, *, asked: bool) -> Skip:
+    """What is told of a stage behind the verdict that failed: it takes nothing with it that is known already."""
+    return Skip(what=stage, reason=error.problem, fix=error.fix, asked=asked)
 
 
 def _look(
@@ -203,7 +247,7 @@ def _look(
         progress=progress,
     )
     lap("layers")
-    tensors = tensor_pairs(case, layers, outputs, names, how, settings.memory, progress)
+    tensors = tensor_pairs(case, layers, outputs, names, how, progress)
     lap("grading tensors")
     return _Looked(tensors=tensors, layers=layers)
 
@@ -222,7 +266,7 @@ def _skipped(
     skipped.extend((*causes.diagnosis.skipped, *asked.case.inputs.skipped))
     if looked.layers is not None:
         skipped.extend((*looked.layers.skipped, *looked.layers.localization.skipped))
-    elif asked.settings.layers and asked.settings.localize:
+    elif asked.settings.layers and asked.settings.localize and not looked.problems:
         skipped.append(
             Skip(
                 what="localization",

@@ -24,7 +24,7 @@ from parityscope.backends.targets import format_target
 from parityscope.comparison import measure_pair
 from parityscope.comparison.rows import aligner
 from parityscope.errors import ParityError
-from parityscope.prediction import distance
+from parityscope.expectation import distance
 from parityscope.records import Skip, Target
 
 if TYPE_CHECKING:

@@ -10,13 +10,16 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from parityscope.arithmetic.opsets import OLDEST, prepared
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.recording import observable
 from parityscope.backends.targets import parse_target
 from parityscope.case import Case, load_inputs, load_model
-from parityscope.case.deriving import inject
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.own import OwnInputs
+from parityscope.evaluation.evaluating import run_world
+from parityscope.evaluation.program import compile_program
+from parityscope.evaluation.worlds import Replaced, World
 from parityscope.records import Policy
 from parityscope.study import Settings, examine
 from parityscope.testing.networks import write_network
@@ -130,12 +133,9 @@ def _record_fault(example: Example, model: Any, folder: Path) -> Path:
     tensor, change = example.fault
     names = [*(value.name for value in model.outputs), *observable(model)]
     clean = open_session(model.graph(), outputs=names)(example.inputs)
-    graph = model.graph()
-    delta = inject(graph, {tensor: (clean[tensor].dtype.name, clean[tensor].ndim)})[tensor]
-    faulty = change(clean[tensor])
-    run = open_session(graph, outputs=names)
-    recorded = dict(run({**example.inputs, delta: faulty - clean[tensor]}))
-    recorded[tensor] = faulty
+    program = compile_program(prepared(model.graph(), OLDEST))
+    faulty = World(name="faulty", program=program, stored={tensor: Replaced(change(clean[tensor]))})
+    recorded = run_world(faulty, example.inputs, names)
     path = folder / "recorded.npz"
     write_npz(path, recorded)
     return path

@@ -23,6 +23,7 @@ import zipfile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
 
+from parityscope.caches import user_cache
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -99,8 +100,7 @@ def cache_folder() -> Path:
     own = os.environ.get("PARITYSCOPE_CACHE", "")
     if own:
         return Path(own)
-    shared = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(shared) if shared else Path.home() / ".cache") / "parityscope" / "models"
+    return user_cache() / "parityscope" / "models"
 
 
 def _make(folder: Path) -> None:

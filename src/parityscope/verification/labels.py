@@ -6,17 +6,17 @@ a label that slips by one place is worse than none.
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from parityscope.case.formats.npz import open_npz
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    import numpy as np
 
     from parityscope.case import Inputs
 
@@ -71,12 +71,10 @@ def _of_folder(folder: Path, inputs: Inputs, count: int, *, limited: bool) -> La
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:
-    try:
-        with zipfile.ZipFile(path), np.load(path, allow_pickle=False) as archive:  # a bare .npy is no archive
-            return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
+    held = open_npz([path], str(path))
+    arrays = held.read(0, held.names(0))
+    if not arrays:
         raise ParityError(
-            f"{path.name} cannot be read as labels: {error}",
-            where=str(path),
-            fix="write it with numpy.savez(path, name=array)",
-        ) from error
+            "there are no labels in it", where=str(path), fix="write it with numpy.savez(path, name=array)"
+        )
+    return arrays

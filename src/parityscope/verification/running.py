@@ -15,7 +15,7 @@ from parityscope.backends.targets import MODELLESS, format_target
 from parityscope.comparison import measure_pair
 from parityscope.comparison.rows import aligner
 from parityscope.errors import ParityError
-from parityscope.prediction import distance
+from parityscope.expectation import distance
 from parityscope.trace import StoredTensor, write_safetensors
 from parityscope.verification.records import Side
 

@@ -5,8 +5,8 @@ observable tensors) it gives `Variant`s, and each says how to compute that graph
 roundings of what is read, or by another way to accumulate products. Nothing is run here; `parityscope.explanation`
 runs the variants on the candidate's own inputs and tests whether the *vector* of the error comes out.
 
-Two families: `arithmetic` (the format that numbers were rounded to; asked once of the whole region, with the node
-that makes its output) and `semantic` (another function was computed; asked of every node).
+They are about the format that numbers were rounded to, and asked once of the whole region, with the node that makes its
+output. Other functions than the model says are not listed here but generated (`parityscope.hypotheses`).
 A module's docstring says what it computes and where that is from.
 """
 
@@ -67,10 +67,8 @@ class Variant:
     """One way to compute a region.
 
     Args:
-        words: What is different, for the report; `{parameter}` stands for the fitted number.
-        rewrite: Edits a copy of the region's graph, given the node asked about and the parameter.
-        span: The least and the largest value of the parameter, where one is to be fitted; None when there is none.
-        neutral: The parameter that changes nothing; a fitted one must differ from it by more than the noise explains.
+        words: What is different, for the report.
+        rewrite: Edits a copy of the region's graph, given the node asked about.
         operands: Applied to what products (MatMul, Conv, ...) multiply, on its way in.
         stored: Applied to the region's float inputs and parameters.
         between: Applied to float tensors between the region's nodes.
@@ -83,8 +81,6 @@ class Variant:
 
     words: str
     rewrite: Rewrite | None = None
-    span: tuple[float, float] | None = None
-    neutral: float | None = None
     operands: Transform | None = None
     stored: Transform | None = None
     between: Transform | None = None

@@ -15,12 +15,12 @@ import numpy as np
 import onnx_ir as ir
 
 from parityscope.arithmetic.formats import FORMATS
+from parityscope.arithmetic.reading import BLOCK, blocks_of
 from parityscope.arithmetic.rounding import round_to
 
 __all__ = ["HALF", "Loss", "held_tensor", "low_tensor"]
 
 HALF = {"f16": ir.DataType.FLOAT16, "bf16": ir.DataType.BFLOAT16}
-_BLOCK = 1 << 20  # elements, chosen: 4 MiB of float32 at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +71,11 @@ def low_tensor(tensor: ir.TensorProtocol, format_name: str, name: str) -> tuple[
 
 
 def _loss(tensor: ir.TensorProtocol, format_name: str, name: str) -> Loss:
-    flat = _flat(tensor)
     held = FORMATS[format_name]
     beyond = held.largest + 2.0 ** (held.emax - held.precision)  # half a step further, from where on it is infinity
     overflowing, vanishing, largest = 0, 0, 0.0
-    for start in range(0, flat.size, _BLOCK):
-        size = np.abs(flat[start : start + _BLOCK])
+    for block in blocks_of(tensor):
+        size = np.abs(block)
         lost = size[(size >= beyond) & (size < np.inf)]
         overflowing += lost.size
         largest = max(largest, float(lost.max(initial=0.0)))
@@ -84,7 +83,7 @@ def _loss(tensor: ir.TensorProtocol, format_name: str, name: str) -> Loss:
     return Loss(
         constant=name,
         format_name=format_name,
-        elements=flat.size,
+        elements=tensor.size,
         overflowing=overflowing,
         largest=largest,
         vanishing=vanishing,
@@ -102,17 +101,12 @@ def _loss_in_file(
     return _loss(tensor, format_name, name)
 
 
-def _flat(tensor: ir.TensorProtocol) -> np.ndarray:
-    return np.asarray(tensor.numpy()).reshape(-1)
-
-
 def _converted(tensor: ir.TensorProtocol, format_name: str, name: str) -> ir.TensorProtocol:
-    flat = _flat(tensor)
-    converted = np.empty(flat.shape, HALF[format_name].numpy())
-    for start in range(0, flat.size, _BLOCK):
-        block = flat[start : start + _BLOCK]
-        if block.dtype == np.float64:  # rounded first: ml_dtypes would round it twice, by way of float32
-            block = round_to(block, FORMATS[format_name])
+    converted = np.empty(tensor.size, HALF[format_name].numpy())
+    for place, block in enumerate(blocks_of(tensor)):
+        start = place * BLOCK
+        # Of float64 rounded first: ml_dtypes would round it twice, by way of float32.
+        exact = round_to(block, FORMATS[format_name]) if block.dtype == np.float64 else block
         with np.errstate(over="ignore", under="ignore"):
-            converted[start : start + _BLOCK] = block.astype(converted.dtype)
+            converted[start : start + block.size] = exact.astype(converted.dtype)
     return ir.Tensor(converted.reshape(tensor.shape.numpy()), dtype=HALF[format_name], name=name)

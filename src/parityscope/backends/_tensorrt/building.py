@@ -6,7 +6,6 @@ build tells is told by the same code as what a log tells. Nothing here needs a G
 
 from __future__ import annotations
 
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +30,7 @@ from parityscope.backends._tensorrt.settling import Settled, settle
 from parityscope.errors import ParityError
 from parityscope.logs import Log, read_log
 from parityscope.logs._records import Unparsed
+from parityscope.private_folders import scratch_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,7 +80,7 @@ def build(
     if options.settle:
         settled = settle(renamed.message, sizes(options.shapes), options.values, folder=path.parent)
     wanted = _Wanted(path=path, package=package, options=options, marks=marks)
-    with tempfile.TemporaryDirectory(prefix="parityscope-trt-") as scratch:
+    with scratch_folder("trt") as scratch:
         kept = log_file or Path(scratch, "build.log")
         with kept.open("w", encoding="utf-8", buffering=1) as lines, logging_to(package.module, lines) as logger:
             made = _make(wanted, renamed, logger, kept)

@@ -11,7 +11,6 @@ https://github.com/NVIDIA/TensorRT/issues/4020 and /2418.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Literal
 
 from parityscope.errors import ParityError
@@ -19,12 +18,16 @@ from parityscope.logs import EngineLayer, IOTensor
 from parityscope.logs._layers import type_word
 from parityscope.logs._records import EngineTensor
 from parityscope.logs.names import metadata_nodes, name_nodes
+from parityscope.plain_documents import parse_json
+from parityscope.regular_files import read_text_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
 __all__ = ["engine_layers", "io_tensors", "read_layer_info", "read_profile"]
+
+_NBYTES = 256 << 20  # of a file of the inspector (chosen): some hundred thousand layers with all details
 
 
 def read_layer_info(path: Path) -> tuple[tuple[EngineLayer, ...], tuple[IOTensor, ...]]:
@@ -33,22 +36,12 @@ def read_layer_info(path: Path) -> tuple[tuple[EngineLayer, ...], tuple[IOTensor
     Raises:
         ParityError: the file is no JSON of the engine inspector.
     """
+    fix = "write it with: trtexec --loadEngine=model.plan --profilingVerbosity=detailed --exportLayerInfo=layers.json"
+    held = _read(path, fix)
     try:
-        # Parts of a layer's name may be joined by control characters, which are no strict JSON.
-        held = json.loads(path.read_text(encoding="utf-8-sig"), strict=False)
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ParityError(
-            f"{path.name} is no JSON: {error}",
-            where=str(path),
-            fix="write it with: trtexec --loadEngine=model.plan --profilingVerbosity=detailed --exportLayerInfo=layers.json",
-        ) from error
-    if not isinstance(held, dict) or "Layers" not in held:
-        raise ParityError(
-            f"{path.name} has no layers of an engine",
-            where=str(path),
-            fix="write it with: trtexec --loadEngine=model.plan --profilingVerbosity=detailed --exportLayerInfo=layers.json",
-        )
-    return engine_layers(held), io_tensors(held)
+        return engine_layers(held), io_tensors(held)
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ParityError(f"{path.name} has no layers of an engine", where=str(path), fix=fix) from error
 
 
 def read_profile(path: Path) -> dict[str, float]:
@@ -64,13 +57,20 @@ def read_profile(path: Path) -> dict[str, float]:
         "write it with: trtexec --loadEngine=model.plan --dumpProfile --separateProfileRun --exportProfile=profile.json"
     )
     try:
-        held = json.loads(path.read_text(encoding="utf-8-sig"), strict=False)
-        found = {item["name"]: float(item["averageMs"]) / 1000 for item in held if "name" in item}
-    except (OSError, ValueError, TypeError, KeyError) as error:
+        found = {str(item["name"]): float(item["averageMs"]) / 1000 for item in _read(path, fix) if "name" in item}
+    except (ValueError, TypeError, LookupError, OverflowError) as error:
         raise ParityError(f"{path.name} is no profile of trtexec: {error}", where=str(path), fix=fix) from error
     if not found:
         raise ParityError(f"{path.name} is no profile of trtexec: it names no layer", where=str(path), fix=fix)
     return found
+
+
+def _read(path: Path, fix: str) -> Any:
+    """The JSON of a file; parts of a layer's name may be joined by control characters, which are no strict JSON.
+
+    `fix` says how such a file is written.
+    """
+    return parse_json(read_text_file(path, path.name, limit=_NBYTES), path.name, path, strict=False, fix=fix)
 
 
 def engine_layers(held: Mapping[str, Any]) -> tuple[EngineLayer, ...]:

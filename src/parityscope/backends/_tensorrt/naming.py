@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from parityscope.case.declaring import read_message
+from parityscope.case.intake import read_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends._tensorrt.profiles import Range
+from parityscope.caches import user_cache
+from parityscope.private_folders import is_private
 from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 __all__ = ["Kept", "cache_folder", "find_engine", "keep_engine", "key_of"]
 
@@ -36,8 +37,7 @@ class Kept:
 
 def cache_folder() -> Path:
     """Where engines are kept."""
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "parityscope" / "engines"
+    return user_cache() / "parityscope" / "engines"
 
 
 def key_of(facts: Mapping[str, Any]) -> str:
@@ -47,7 +47,8 @@ def key_of(facts: Mapping[str, Any]) -> str:
 
 def find_engine(folder: Path, key: str, shapes: Sequence[Mapping[str, Sequence[int]]]) -> Kept | None:
     """A kept engine of this key that covers all of `shapes`, each by input; None if there is none."""
-    for path in sorted(folder.glob(f"{key}-*.json")):
+    # An engine is code: one that somebody else may have put there is none.
+    for path in sorted(folder.glob(f"{key}-*.json")) if is_private(folder) else ():
         try:
             held = json.loads(path.read_text(encoding="utf-8"))
             ranges = {
@@ -73,7 +74,9 @@ def keep_engine(folder: Path, key: str, kept: Kept) -> None:
         "sha256": hashlib.sha256(kept.plan).hexdigest(),
     }
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not is_private(folder):
+            return
         write_whole(folder / f"{key}-{number}.plan", kept.plan)
         write_whole(folder / f"{key}-{number}.json", json.dumps(told))
         _drop_oldest(folder)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +31,7 @@ from parityscope.backends._tensorrt.memory import opened_device
 from parityscope.backends._tensorrt.summarizing import write_summary
 from parityscope.case.extending import inferred_shapes
 from parityscope.errors import ParityError
+from parityscope.private_folders import scratch_folder
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def open_engine(loaded: Loaded, package: Package, model: Model, asked: Asked) ->
             where=asked.where,
             fix="free memory of the GPU, or build with smaller largest shapes",
         )
-    with tempfile.TemporaryDirectory(prefix="parityscope-trt-") as folder, opened_device() as device:
+    with scratch_folder("trt") as folder, opened_device() as device:
         heard = listener = None
         known: dict[object, Mapping[str, tuple[int, ...]]] = {}
         if asked.tensors or asked.summary:

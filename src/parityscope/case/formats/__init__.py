@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
-__all__ = ["UNREADABLE", "Stored", "Streamed", "dtype_of", "plain", "retyped", "unreadable"]
+__all__ = ["UNREADABLE", "Announced", "Stored", "Streamed", "dtype_of", "plain", "retyped", "unreadable"]
 
 # What zipfile, the npy header parser, json, base64 and the file system raise on damaged files.
 UNREADABLE = (
@@ -51,13 +51,24 @@ class Stored:
     """Samples that can be read one at a time, in any order, as often as wanted.
 
     `labels` are what a reader knows the samples by, one each; `names(i)` are the tensors of sample i, without reading
-    an element; `read(i, names)` gives those tensors. `origin` says in words what this is and where it lies.
+    an element; `read(i, names)` gives those tensors; `announced(i)` is what is said of their sizes before any is read, for as
+    many as something is said of. `origin` says in words what this is and where it lies.
     """
 
     origin: str
     labels: tuple[str, ...]
     names: Callable[[int], tuple[str, ...]]
     read: Callable[[int, Collection[str]], dict[str, np.ndarray]]
+    announced: Callable[[int], Mapping[str, Announced]] = lambda _: {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announced:
+    """What a file says of a tensor before its elements are read: dtype, shape, and the bytes that they take in memory."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    nbytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,6 @@ Source: DebugTensorWriter in TensorRT's `samples/common/debugTensorWriter.cpp`, 
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from parityscope.case.formats import UNREADABLE, unreadable
 from parityscope.errors import ParityError
+from parityscope.plain_documents import read_json_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SUMMARY", "DebugFile", "debug_files"]
 
+_SUMMARY_NBYTES = 64 << 20  # chosen: some hundred bytes a tensor
 SUMMARY = "tensor_summary.json"
 _NUMBERED = re.compile(r"^(\d{4,}_)(.+)\.npy$")
 _CUT = "..."  # stands in the middle of file names that were too long
@@ -83,7 +84,7 @@ def debug_files(folder: Path, known: Collection[str], safe: Callable[[str], str]
 
 def _listed(summary: Path) -> Iterator[DebugFile]:
     try:
-        tensors = json.loads(summary.read_text(encoding="utf-8"))["tensors"]
+        tensors = read_json_file(summary, summary.name, limit=_SUMMARY_NBYTES)["tensors"]
         entries = [(str(each["name"]), each.get("files", {}), each) for each in tensors]
     except (*UNREADABLE, KeyError, AttributeError) as error:
         raise unreadable(summary, error) from error

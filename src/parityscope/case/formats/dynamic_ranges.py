@@ -10,10 +10,13 @@ from __future__ import annotations
 import json
 import math
 import struct
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
+from parityscope.plain_documents import parse_json
+from parityscope.regular_files import read_text_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +25,7 @@ __all__ = ["dynamic_ranges", "dynamic_ranges_text"]
 
 _CACHE = "TRT-"
 _LEVELS = 127.0  # of INT8, above zero
+_NBYTES = 64 << 20  # of the file (chosen): a line or entry for each of half a million tensors
 _FIX = 'write {"tensor": largest magnitude} as JSON, or give a calibration cache of TensorRT'
 
 
@@ -32,13 +36,10 @@ def dynamic_ranges(text: str) -> dict[str, float]:
         ParityError: there is no such file, or it is neither of the two.
     """
     if text.lstrip().startswith("{"):
-        return _of_json(text, "the dynamic ranges")
+        return _of_json(text, "")
     path = Path(text)
-    try:
-        held = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ParityError(f"{path.name} cannot be read: {error}", where=str(path), fix=_FIX) from error
-    return _of_cache(held, path) if held.startswith(_CACHE) else _of_json(held, path.name)
+    held = read_text_file(path, "the dynamic ranges", limit=_NBYTES)
+    return _of_cache(held, path) if held.startswith(_CACHE) else _of_json(held, str(path))
 
 
 def dynamic_ranges_text(largest: Mapping[str, float]) -> str:
@@ -46,22 +47,19 @@ def dynamic_ranges_text(largest: Mapping[str, float]) -> str:
     return json.dumps(dict(largest), ensure_ascii=False)
 
 
-def _of_json(text: str, name: str) -> dict[str, float]:
-    try:
-        held = json.loads(text)
-    except ValueError as error:
-        raise ParityError(f"{name}: no JSON: {error}", fix=_FIX) from error
+def _of_json(text: str, where: str) -> dict[str, float]:
+    held = parse_json(text, "the dynamic ranges", where)
     if not isinstance(held, dict):
-        raise ParityError(f"{name}: no JSON object", fix=_FIX)
+        raise ParityError("the dynamic ranges are no JSON object", where=where, fix=_FIX)
     for tensor, size in held.items():
-        if isinstance(size, bool) or not isinstance(size, (int, float)) or not math.isfinite(size) or size < 0:
-            raise ParityError(f"{name}: {tensor!r} has {size!r}, which is no magnitude", fix=_FIX)
+        if isinstance(size, bool) or not isinstance(size, (int, float)) or not 0 <= size <= sys.float_info.max:
+            raise ParityError(f"{tensor!r} has {size!r:.80}, which is no magnitude", where=where, fix=_FIX)
     return {tensor: float(size) for tensor, size in held.items()}
 
 
 def _of_cache(text: str, path: Path) -> dict[str, float]:
     found = {}
-    for number, line in enumerate(text.splitlines()[1:], start=2):
+    for number, line in enumerate(text.split("\n")[1:], start=2):
         if not line.strip():
             continue
         tensor, _, digits = line.rpartition(": ")
@@ -75,5 +73,7 @@ def _of_cache(text: str, path: Path) -> dict[str, float]:
             raise ParityError(
                 f"{path.name}, line {number}: {tensor!r} has the scale {scale}", where=str(path), fix=_FIX
             )
+        if tensor in found:
+            raise ParityError(f"{path.name}, line {number}: {tensor!r} stands twice", where=str(path), fix=_FIX)
         found[tensor] = scale * _LEVELS
     return found

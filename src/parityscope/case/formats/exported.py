@@ -7,13 +7,14 @@ run decides has "-1" among its dimensions, and among its values a sentence with 
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from parityscope.case.formats import UNREADABLE, Stored, dtype_of, unreadable
+from parityscope.plain_documents import parse_json
+from parityscope.regular_files import read_text_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,10 +24,13 @@ if TYPE_CHECKING:
 
 __all__ = ["open_exported"]
 
+_MOST_NBYTES = 256 << 20  # of a file; chosen: outputs as large are recorded in binary
+_NUMBER_NBYTES = 32  # of a number in a list: 8 for its place, 24 for itself
 # `Binding::dump` in trtexec's sampleInference.cpp writes it into the JSON.
 _FINAL = re.compile(
     r'("dimensions"\s*:\s*")[^"]*("\s*,\s*"values"\s*:\s*\[)\s*Final shape is ([\d x,()]*?) reported by the output allocator\.'
 )
+_DIMENSIONS = re.compile(r"[\d x,()]*", re.ASCII)
 _BARE = re.compile(r'"(?:[^"\\]|\\.)*"|-?\b(?:nan|inf)\b(?:\(ind\))?')
 _IN_JSON = {"nan": "NaN", "-nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
@@ -39,9 +43,10 @@ def open_exported(path: Path, values: Sequence[ValueInfo]) -> Stored:
     """
     declared = {value.name: value.dtype for value in values}
     arrays: dict[str, np.ndarray] = {}
+    text = _FINAL.sub(r"\1\3\2", read_text_file(path, path.name, limit=_MOST_NBYTES))
+    entries = parse_json(_BARE.sub(_json_number, text), path.name, path, each=_NUMBER_NBYTES)
     try:
-        text = _FINAL.sub(r"\1\3\2", path.read_text(encoding="utf-8"))
-        for entry in json.loads(_BARE.sub(_json_number, text)):
+        for entry in entries:
             name = str(entry["name"])
             if name in arrays:
                 raise ValueError(f"tensor {name!r} stands twice")
@@ -61,7 +66,9 @@ def _json_number(match: re.Match[str]) -> str:
 
 
 def _from_text(entry: Mapping[str, Any], declared: str) -> np.ndarray:
-    shape = tuple(int(dim) for dim in re.findall(r"\d+", str(entry["dimensions"])))
+    if not _DIMENSIONS.fullmatch(dimensions := str(entry["dimensions"])):
+        raise ValueError(f"tensor {entry['name']!r} has the dimensions {dimensions[:40]!r}")
+    shape = tuple(int(dim) for dim in re.findall(r"\d+", dimensions))
     values = entry["values"]
     dtype = dtype_of(declared)
     if dtype is None or not isinstance(values, list):

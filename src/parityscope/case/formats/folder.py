@@ -74,7 +74,7 @@ def survey(folder: Path) -> Survey:
 
 
 def _kind(path: Path) -> Kind | None:
-    if path.is_dir():
-        return "raw" if path.name.isdigit() else None
+    if path.name.isdigit() and path.is_dir():
+        return "raw"
     suffix = path.suffix.lower()
     return "images" if suffix in IMAGE_SUFFIXES else _SUFFIXES.get(suffix)

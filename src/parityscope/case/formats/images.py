@@ -19,6 +19,7 @@ from parityscope.case.formats.loader import as_arrays, call, find_function
 from parityscope.case.imaging.recipe import prepared
 from parityscope.case.imaging.recipe_file import read_recipe
 from parityscope.errors import ParityError
+from parityscope.regular_files import open_regular_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,11 +27,14 @@ if TYPE_CHECKING:
 __all__ = ["IMAGE_SUFFIXES", "read_image", "read_images"]
 
 IMAGE_SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
+_MOST_PIXELS = 1 << 26  # chosen
+_PIXEL_NBYTES = 11  # that a pixel takes until it is an array (measured)
+_LONGEST = (1 << 16) - 1  # of a side: JPEG's own limit
 _EIGHT_BITS = frozenset({"1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr", "HSV", "LAB"})  # Pillow's modes
 
 
-def read_images(paths: Sequence[Path], preprocess: str, inputs: Sequence[str]) -> Iterator[Streamed]:
-    """One sample an image; `inputs` are the model's input names.
+def read_images(paths: Sequence[Path], preprocess: str, inputs: Sequence[str], memory: int) -> Iterator[Streamed]:
+    """One sample an image; `inputs` are the model's input names, `memory` the bytes that an image may take.
 
     Raises:
         ParityError: Pillow is missing, an image cannot be read, or the preprocessing fails or gives no arrays.
@@ -38,12 +42,12 @@ def read_images(paths: Sequence[Path], preprocess: str, inputs: Sequence[str]) -
     if preprocess.endswith(".toml"):
         recipe = read_recipe(Path(preprocess), inputs)
         for path in paths:
-            arrays = {recipe.input: prepared(recipe, read_image(path))}
+            arrays = {recipe.input: prepared(recipe, read_image(path, memory))}
             yield Streamed(label=path.name, arrays=arrays, original=path)
         return
     user = find_function(preprocess)
     for path in paths:
-        image = read_image(path)
+        image = read_image(path, memory)
         made = call(user, user.function, image, doing=f"preprocessing {path.name}")
         if isinstance(made, np.ndarray):
             if len(inputs) != 1:
@@ -56,8 +60,8 @@ def read_images(paths: Sequence[Path], preprocess: str, inputs: Sequence[str]) -
         yield Streamed(label=path.name, arrays=as_arrays(made, user, path.name), original=path)
 
 
-def read_image(path: Path) -> np.ndarray:
-    """The image as uint8, (height, width, 3), RGB, C order.
+def read_image(path: Path, memory: int = _MOST_PIXELS * _PIXEL_NBYTES) -> np.ndarray:
+    """The image as uint8, (height, width, 3), RGB, C order; it may take `memory` bytes until it is that.
 
     Raises:
         ParityError: Pillow is missing, the file is no whole image, or not an 8-bit one of a single frame.
@@ -69,7 +73,14 @@ def read_image(path: Path) -> np.ndarray:
             "reading images needs Pillow, which is not installed", fix="pip install 'parityscope[images]'"
         ) from error
     try:
-        with Image.open(path) as image:
+        with open_regular_file(path, path.name) as file, Image.open(file) as image:
+            most = min(_MOST_PIXELS, memory // _PIXEL_NBYTES)
+            if image.width * image.height > most or max(image.size) > _LONGEST:
+                raise ParityError(
+                    f"{path.name} has {image.width} x {image.height} pixels; at most {most} are read, {_LONGEST} a side",
+                    where=str(path),
+                    fix="cut it or make it smaller" + (", or give more --memory" if most < _MOST_PIXELS else ""),
+                )
             frames = getattr(image, "n_frames", 1)
             if image.mode not in _EIGHT_BITS or frames != 1:
                 found = f"{frames} frames" if frames != 1 else f"pixels of Pillow's mode {image.mode}, not 8 bits"
@@ -78,6 +89,7 @@ def read_image(path: Path) -> np.ndarray:
                     where=str(path),
                     fix="convert it to one 8-bit RGB image, or write a loader",
                 )
-            return np.array(ImageOps.exif_transpose(image).convert("RGB"))
+            ImageOps.exif_transpose(image, in_place=True)
+            return np.array(image.convert("RGB"))
     except (Image.DecompressionBombError, Image.DecompressionBombWarning, *UNREADABLE) as error:
         raise unreadable(path, error) from error

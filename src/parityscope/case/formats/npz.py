@@ -15,16 +15,20 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from parityscope.case.formats import UNREADABLE, Stored, Streamed, plain, unreadable
+from parityscope.case.formats import UNREADABLE, Announced, Stored, Streamed, plain, unreadable
+from parityscope.case.formats.npy import read_header, read_npy
 from parityscope.errors import ParityError
+from parityscope.regular_files import open_regular_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["open_npz", "read_stacked_npz", "write_npz"]
+__all__ = ["open_npz", "read_only_array", "read_stacked_npz", "write_npz"]
 
 _SUFFIX = ".npy"
+# What compression may save: zeros become a thousandth, so whoever has larger arrays of nothing stores them as they are.
+_ALWAYS_NBYTES, _MOST_TIMES = 256 << 20, 100  # chosen
 
 # The record that ends a zip (APPNOTE.TXT 4.3.16): its signature, and the number of entries, 65535 in large archives, which
 # hold the number in another record.
@@ -46,7 +50,13 @@ def open_npz(paths: Sequence[Path], origin: str) -> Stored:
             members = _members(archive, path)
             return {name: _read(archive, members[name], path) for name in wanted}
 
-    return Stored(origin=origin, labels=tuple(path.name for path in paths), names=names, read=read)
+    def announced(index: int) -> dict[str, Announced]:
+        path = paths[index]
+        with _archive(path) as archive:
+            return {name: _announced(archive, member, path) for name, member in _members(archive, path).items()}
+
+    labels = tuple(path.name for path in paths)
+    return Stored(origin=origin, labels=labels, names=names, read=read, announced=announced)
 
 
 def read_stacked_npz(path: Path) -> Iterator[Streamed]:
@@ -58,7 +68,7 @@ def read_stacked_npz(path: Path) -> Iterator[Streamed]:
         columns: dict[str, tuple[int, Iterator[np.ndarray]]] = {}
         for name, member in _members(archive, path).items():
             try:
-                columns[name] = _rows(stack.enter_context(archive.open(member)))
+                columns[name] = _rows(stack.enter_context(archive.open(member)), _expanded(archive, member))
             except UNREADABLE as error:
                 raise unreadable(path, f"{name}: {error}") from error
         for index in range(_common_length(columns, path)):
@@ -67,6 +77,18 @@ def read_stacked_npz(path: Path) -> Iterator[Streamed]:
             except UNREADABLE as error:
                 raise unreadable(path, f"row {index}: {error}") from error
             yield Streamed(label=f"row {index} of {path.name}", arrays=arrays)
+
+
+def read_only_array(file: IO[bytes]) -> np.ndarray:
+    """The first array of an archive that is held in memory.
+
+    Raises:
+        ValueError, zipfile.BadZipFile: it is no whole archive, or becomes too much.
+    """
+    with zipfile.ZipFile(file) as archive:
+        member = archive.namelist()[0]
+        with archive.open(member) as opened:
+            return read_npy(opened, _expanded(archive, member))
 
 
 def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -98,19 +120,19 @@ def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 @contextlib.contextmanager
 def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
     with contextlib.ExitStack() as stack:
+        file = stack.enter_context(open_regular_file(path, path.name))
         try:
-            archive = stack.enter_context(zipfile.ZipFile(path))
-            _check_count(archive, path)
+            archive = stack.enter_context(zipfile.ZipFile(file))
+            _check_count(archive, file)
         except UNREADABLE as error:
             raise unreadable(path, error) from error
         yield archive
 
 
-def _check_count(archive: zipfile.ZipFile, path: Path) -> None:
+def _check_count(archive: zipfile.ZipFile, file: IO[bytes]) -> None:
     """A length in the directory that is too large swallows the entries behind it, and zipfile does not count them."""
-    with path.open("rb") as file:
-        file.seek(-(_END_OF_DIRECTORY.size + len(archive.comment)), os.SEEK_END)
-        signature, count = _END_OF_DIRECTORY.unpack(file.read(_END_OF_DIRECTORY.size))
+    file.seek(-(_END_OF_DIRECTORY.size + len(archive.comment)), os.SEEK_END)
+    signature, count = _END_OF_DIRECTORY.unpack(file.read(_END_OF_DIRECTORY.size))
     listed = len(archive.namelist())
     if signature == _SIGNATURE and count not in (listed, _COUNTED_ELSEWHERE):
         raise zipfile.BadZipFile(f"its directory lists {listed} arrays and says that it holds {count}")
@@ -136,11 +158,28 @@ def _members(archive: zipfile.ZipFile, path: Path) -> dict[str, str]:
 def _read(archive: zipfile.ZipFile, member: str, path: Path) -> np.ndarray:
     try:
         with archive.open(member) as file:
-            array = np.lib.format.read_array(file, allow_pickle=False)
+            array = read_npy(file, _expanded(archive, member))
             _check_end(file)
     except UNREADABLE as error:
         raise unreadable(path, f"{member}: {error}") from error
-    return plain(array)
+    return array
+
+
+def _announced(archive: zipfile.ZipFile, member: str, path: Path) -> Announced:
+    try:
+        with archive.open(member) as file:
+            header = read_header(file, _expanded(archive, member))
+    except UNREADABLE as error:
+        raise unreadable(path, f"{member}: {error}") from error
+    return Announced(dtype=header.dtype.name, shape=header.shape, nbytes=header.nbytes)
+
+
+def _expanded(archive: zipfile.ZipFile, member: str) -> int:
+    """The bytes that a member becomes."""
+    info = archive.getinfo(member)
+    if info.file_size > max(_ALWAYS_NBYTES, _MOST_TIMES * info.compress_size):
+        raise ValueError(f"{info.compress_size} bytes would become {info.file_size}, which no samples do")
+    return info.file_size
 
 
 def _check_end(file: IO[bytes]) -> None:
@@ -149,16 +188,13 @@ def _check_end(file: IO[bytes]) -> None:
         raise ValueError("there are bytes behind the array")
 
 
-def _rows(file: IO[bytes]) -> tuple[int, Iterator[np.ndarray]]:
+def _rows(file: IO[bytes], nbytes: int) -> tuple[int, Iterator[np.ndarray]]:
     """(number of rows, the rows, each with a leading axis of 1)."""
-    version = np.lib.format.read_magic(file)
-    header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = header(file)
-    if dtype.hasobject:
-        raise ValueError("Object arrays cannot be loaded")
+    header = read_header(file, nbytes)
+    shape, dtype = header.shape, header.dtype
     if not shape:
         raise ValueError("it is a scalar, and a stacked array has one row a sample")
-    return shape[0], _fortran_rows(file, shape, dtype) if fortran else _c_rows(file, shape, dtype)
+    return shape[0], _fortran_rows(file, shape, dtype) if header.fortran else _c_rows(file, shape, dtype)
 
 
 def _c_rows(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[np.ndarray]:

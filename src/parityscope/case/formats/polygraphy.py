@@ -23,13 +23,16 @@ import io
 import json
 import mmap
 import re
-import zipfile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parityscope.case.formats import UNREADABLE, Stored, plain, unreadable
+from parityscope.case.formats import UNREADABLE, Announced, Stored, unreadable
+from parityscope.case.formats.npy import read_npy
+from parityscope.case.formats.npz import read_only_array
 from parityscope.errors import ParityError
+from parityscope.plain_documents import parse_json
+from parityscope.regular_files import open_regular_file, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -53,6 +56,7 @@ _OLD_MARK = "polygraphy_serialized_json_type"
 _DIGITS = 10  # of the file names in a folder
 # Base64 strings from this length on stay in the file. Longer than any tensor's name, short enough to cost nothing.
 _LONG = 4096
+_MOST_NBYTES, _MOST_SHORT_NBYTES = 16 << 30, 64 << 20  # of a file, and of what is left of it without its arrays; chosen
 _LONG_STRING = re.compile(rb'"([A-Za-z0-9+/]{%d,}=*)"' % _LONG)
 _PLACE = "\x00place:"
 
@@ -149,11 +153,29 @@ def type_of(value: object) -> str | None:
 def _document(path: Path) -> Any:
     """The JSON of `path`, each long string in it replaced by its place in the file."""
     try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
-            short = _LONG_STRING.sub(lambda m: b'"\\u0000place:%d:%d"' % m.span(1), text)
-        return json.loads(short)
+        with (
+            open_regular_file(path, path.name, limit=_MOST_NBYTES) as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text,
+        ):
+            short = _without_long_strings(text)
     except UNREADABLE as error:
         raise unreadable(path, error) from error
+    return parse_json(text_of(bytes(short), path.name, path), path.name, path)
+
+
+def _without_long_strings(text: mmap.mmap) -> bytearray:
+    short, begin = bytearray(), 0
+    for found in _LONG_STRING.finditer(text):
+        _check_short(len(short) + found.start() - begin)
+        short += text[begin : found.start()] + b'"\\u0000place:%d:%d"' % found.span(1)
+        begin = found.end()
+    _check_short(len(short) + len(text) - begin)
+    return short + text[begin:]
+
+
+def _check_short(nbytes: int) -> None:
+    if nbytes > _MOST_SHORT_NBYTES:
+        raise ValueError(f"it holds more than {_MOST_SHORT_NBYTES >> 20} MiB beside its arrays")
 
 
 def _runs(path: Path) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
@@ -192,30 +214,61 @@ def _stored(samples: Sequence[tuple[Path, str, Mapping[str, Any]]], origin: str)
                 raise unreadable(path, f"{label}, tensor {name!r}: {error}") from error
         return found
 
+    def announced(index: int) -> dict[str, Announced]:
+        sizes = {name: _nbytes(value) for name, value in samples[index][2].items()}
+        return {name: Announced(dtype="", shape=(), nbytes=nbytes) for name, nbytes in sizes.items()}
+
     labels = tuple(label for _, label, _ in samples)
-    return Stored(origin=origin, labels=labels, names=lambda index: tuple(samples[index][2]), read=read)
+    return Stored(
+        origin=origin, labels=labels, names=lambda index: tuple(samples[index][2]), read=read, announced=announced
+    )
+
+
+def _nbytes(value: object) -> int:
+    """The bytes of an encoded array, told from the length of its text; 0 where there is none."""
+    text = _text(_unwrapped(value))
+    if text is None:
+        return 0
+    start, end = _place(text) if text.startswith(_PLACE) else (0, len(text))
+    return (end - start) * 3 // 4
 
 
 def _decoded(value: object, path: Path) -> np.ndarray:
-    if type_of(value) in {"LazyArray", "LazyNumpyArray"} and isinstance(value, dict):
-        value = value.get("values")
+    value = _unwrapped(value)
     kind = type_of(value)
     if kind == "Tensor":
         raise ValueError("it is a torch tensor; save numpy arrays (for example tensor.cpu().numpy())")
-    text = value.get("array") if isinstance(value, dict) else None
-    if kind != "ndarray" or not isinstance(text, str):
+    text = _text(value)
+    if kind != "ndarray" or text is None:
         raise ValueError(f"it is not an encoded array but a {kind or type(value).__name__}")
     data = _bytes(text, path)
     if data.startswith(b"PK"):
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            data = archive.read(archive.namelist()[0])
-    return plain(np.lib.format.read_array(io.BytesIO(data), allow_pickle=False))
+        return read_only_array(io.BytesIO(data))
+    return read_npy(io.BytesIO(data), len(data))
+
+
+def _unwrapped(value: object) -> object:
+    """The array in what Polygraphy loads when it is asked for."""
+    if type_of(value) in {"LazyArray", "LazyNumpyArray"} and isinstance(value, dict):
+        return value.get("values")
+    return value
+
+
+def _text(value: object) -> str | None:
+    text = value.get("array") if isinstance(value, dict) else None
+    return text if isinstance(text, str) else None
+
+
+def _place(text: str) -> tuple[int, int]:
+    """Where in its file an array lies that was left there."""
+    start, end = text.removeprefix(_PLACE).split(":")
+    return int(start), int(end)
 
 
 def _bytes(text: str, path: Path) -> bytes:
     if text.startswith(_PLACE):
-        start, end = (int(part) for part in text.removeprefix(_PLACE).split(":"))
-        with path.open("rb") as file:
+        start, end = _place(text)
+        with open_regular_file(path, path.name) as file:
             file.seek(start)
             return base64.b64decode(file.read(end - start), validate=True)
     try:

@@ -6,13 +6,14 @@ arrays. bfloat16 and float8 come back as the dtypes of ml_dtypes; formats of les
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.case.formats import UNREADABLE, Stored, unreadable
+from parityscope.case.formats import UNREADABLE, Announced, Stored, unreadable
 from parityscope.errors import ParityError
-from parityscope.trace import read_safetensors
+from parityscope.trace import numpy_dtype, read_safetensors
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -26,14 +27,30 @@ __all__ = ["open_safetensors", "open_stacked_safetensors"]
 def open_safetensors(paths: Sequence[Path], origin: str) -> Stored:
     """Samples of which each is one .safetensors file."""
 
+    @functools.lru_cache(
+        maxsize=1
+    )  # a header may list very many tensors, and is asked for its names and then for some of them
+    def tensors_of(index: int, _changed: tuple[int, int]) -> dict[str, StoredTensor]:
+        return _tensors(paths[index])
+
+    def listed(index: int) -> dict[str, StoredTensor]:
+        return tensors_of(index, _state(paths[index]))
+
     def names(index: int) -> tuple[str, ...]:
-        return tuple(_tensors(paths[index]))
+        return tuple(listed(index))
 
     def read(index: int, wanted: Collection[str]) -> dict[str, np.ndarray]:
-        tensors = _tensors(paths[index])
+        tensors = listed(index)
         return {name: _array(tensors[name]) for name in wanted}
 
-    return Stored(origin=origin, labels=tuple(path.name for path in paths), names=names, read=read)
+    def announced(index: int) -> dict[str, Announced]:
+        return {
+            name: Announced(dtype=numpy_dtype(one.dtype).name, shape=one.shape, nbytes=one.nbytes)
+            for name, one in listed(index).items()
+        }
+
+    labels = tuple(path.name for path in paths)
+    return Stored(origin=origin, labels=labels, names=names, read=read, announced=announced)
 
 
 def open_stacked_safetensors(path: Path, origin: str) -> Stored:
@@ -53,6 +70,15 @@ def open_stacked_safetensors(path: Path, origin: str) -> Stored:
 
     labels = tuple(f"row {index} of {path.name}" for index in range(next(iter(lengths), 0) or 0))
     return Stored(origin=origin, labels=labels, names=lambda _: tuple(tensors), read=read)
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """What changes when the file does."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise unreadable(path, error) from error
+    return found.st_mtime_ns, found.st_size
 
 
 def _tensors(path: Path) -> dict[str, StoredTensor]:

@@ -13,15 +13,18 @@ found by doing the same to the model's names, so a match is exact; two names tha
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from parityscope.case.formats import UNREADABLE, Stored, dtype_of, plain, unreadable
+from parityscope.case.formats import UNREADABLE, Stored, dtype_of, unreadable
 from parityscope.case.formats.debug_tensors import debug_files
+from parityscope.case.formats.npy import read_npy_file
 from parityscope.errors import ParityError
+from parityscope.regular_files import open_regular_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -112,6 +115,9 @@ def open_raw(folder: Path, expected: Expected) -> Stored:
         )
     folders = numbered or [folder]
     samples = [_blobs(place, expected) for place in folders]
+    for name, blob in ((value.name, blobs.get(value.name)) for blobs in samples for value in expected.values):
+        if blob is not None and blob.path.suffix != ".npy":
+            _layout(name, blob, expected)
 
     def read(index: int, wanted: Collection[str]) -> dict[str, np.ndarray]:
         return {name: _load(name, samples[index][name], expected) for name in wanted}
@@ -166,10 +172,17 @@ def _name(path: Path, relative: str, ending: str, expected: Expected) -> str:
 
 def _load(name: str, blob: _Blob, expected: Expected) -> np.ndarray:
     if blob.path.suffix == ".npy":
+        return read_npy_file(blob.path)
+    dtype, shape = _layout(name, blob, expected)
+    with open_regular_file(blob.path, blob.path.name) as file:
         try:
-            return plain(np.load(blob.path, allow_pickle=False))
+            return np.fromfile(file, dtype).reshape(shape)
         except UNREADABLE as error:
             raise unreadable(blob.path, error) from error
+
+
+def _layout(name: str, blob: _Blob, expected: Expected) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """The elements' type and shape, of which the file has just the bytes."""
     info = next((value for value in expected.values if value.name == name), None)
     text = blob.dtype or (info.dtype if info else "")
     dtype = dtype_of(_TYPES.get(text, "str") if blob.dtype else text or "str")
@@ -180,18 +193,16 @@ def _load(name: str, blob: _Blob, expected: Expected) -> np.ndarray:
             fix="save it as .npz or .safetensors",
         )
     shape = blob.shape if blob.shape is not None else _shape(name, info, expected, blob.path)
-    needed = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-    try:
+    needed = dtype.itemsize * math.prod(shape)
+    with open_regular_file(blob.path, blob.path.name):
         found = blob.path.stat().st_size
-        if found != needed:
-            raise ParityError(
-                f"{name!r} as {dtype.name} {list(shape)} needs {needed} bytes, and {blob.path.name} has {found}",
-                where=str(blob.path),
-                fix=f"write it as plain {dtype.name} in C order (numpy's tofile), or correct its shape or I/O format",
-            )
-        return np.fromfile(blob.path, dtype).reshape(shape)
-    except UNREADABLE as error:
-        raise unreadable(blob.path, error) from error
+    if found != needed:
+        raise ParityError(
+            f"{name!r} as {dtype.name} {list(shape)} needs {needed} bytes, and {blob.path.name} has {found}",
+            where=str(blob.path),
+            fix=f"write it as plain {dtype.name} in C order (numpy's tofile), or correct its shape or I/O format",
+        )
+    return dtype, shape
 
 
 def _shape(name: str, info: ValueInfo | None, expected: Expected, path: Path) -> tuple[int, ...]:

@@ -20,10 +20,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.errors import ParityError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["KERNELS", "kernel_words", "resampled", "weights"]
+__all__ = ["KERNELS", "MOST_PIXELS", "kernel_words", "resampled", "weights"]
+
+MOST_PIXELS = 1 << 24  # of what an image is resized to, on the way too; chosen: 400 MB as it is computed
+_MOST_WEIGHTS = 1 << 25  # old pixels times new ones of a side; chosen: 256 MB
 
 _LANCZOS = 3.0  # lobes, as in Pillow
 
@@ -119,7 +124,17 @@ def resampled(image: np.ndarray, kernel: str, size: tuple[int, int], *, whole: b
     """`image` (height, width, channels) at `size` (height, width), float64.
 
     `whole` rounds to bytes after each pass, as Pillow does, across first.
+
+    Raises:
+        ParityError: it would take too much memory.
     """
+    if max(image.shape[0] * size[1], size[0] * size[1]) > MOST_PIXELS or any(
+        new * old > _MOST_WEIGHTS for new, old in zip(size, image.shape, strict=False)
+    ):
+        raise ParityError(
+            f"an image of {image.shape[0]} x {image.shape[1]} cannot be resized to {size[0]} x {size[1]}: that is too large",
+            fix="check size and shorter of the recipe",
+        )
     found = image.astype(np.float64)
     for axis in (1, 0):
         if found.shape[axis] != size[axis]:

@@ -19,12 +19,13 @@ Only `size` has to be there; the others are as above, with mean 0 and deviation 
 
 from __future__ import annotations
 
-import tomllib
+import math
 from typing import TYPE_CHECKING, Any, get_args
 
-from parityscope.case.imaging.kernels import KERNELS
+from parityscope.case.imaging.kernels import KERNELS, MOST_PIXELS
 from parityscope.case.imaging.recipe import Fitting, Placing, Recipe
 from parityscope.errors import ParityError
+from parityscope.plain_documents import read_toml_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,23 +48,20 @@ def read_recipe(path: Path, inputs: Sequence[str]) -> Recipe:
     Raises:
         ParityError: it cannot be read, or says something that has no meaning.
     """
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ParityError(
-            f"{path} cannot be read: {error.strerror}", where=str(path), fix="give a .toml file"
-        ) from error
-    except ValueError as error:  # of the syntax or the encoding
-        raise ParityError(
-            f"{path.name} is not TOML: {error}", where=str(path), fix="write KEY = VALUE lines"
-        ) from error
+    found = read_toml_file(path, "the recipe")
     where = str(path)
     unknown = sorted(set(found) - set(_KEYS))
     if unknown:
         raise ParityError(f"there is no key {unknown[0]!r}", where=where, fix=f"use some of: {', '.join(_KEYS)}")
-    size = _numbers(found, "size", (), where)
-    if len(size) != 2 or min(size) < 1:
+    size = _numbers(found, "size", (0.0,), where)
+    if len(size) != 2 or min(size) < 1 or any(side % 1 for side in size):
         raise ParityError("size is not [height, width]", where=where, fix="write size = [320, 320]")
+    if size[0] * size[1] > MOST_PIXELS:
+        raise ParityError(
+            f"size has {size[0] * size[1]:.3g} pixels, more than {MOST_PIXELS}",
+            where=where,
+            fix="write size = [320, 320]",
+        )
     fill = _numbers(found, "fill", _FILL, where)
     fill = fill * 3 if len(fill) == 1 else fill
     deviation, mean = _numbers(found, "deviation", (1.0,), where), _numbers(found, "mean", (0.0,), where)
@@ -71,16 +69,26 @@ def read_recipe(path: Path, inputs: Sequence[str]) -> Recipe:
     for key, numbers, counts in (("fill", fill, {3}), ("mean", mean, {1, 3}), ("deviation", deviation, {1, 3})):
         if len(numbers) not in counts:
             raise ParityError(f"{key} has {len(numbers)} numbers", where=where, fix=f"give {key} one number or three")
+    if not 0 <= min(fill) <= max(fill) <= 255:
+        raise ParityError("fill is no colour", where=where, fix="give it numbers from 0 to 255")
+    fit = _chosen(found, "fit", get_args(Fitting), where)
+    shorter = _numbers(found, "shorter", (0.0,), where)[0]
+    if shorter % 1 or (shorter and not max(size) <= shorter <= MOST_PIXELS):
+        raise ParityError(
+            f"shorter = {shorter:g} is no side that the image is cut from",
+            where=where,
+            fix=f"write shorter = {max(size):.0f} or more",
+        )
     if 0.0 in (*deviation, *scale) or len(scale) != 1:
         raise ParityError("scale and deviation divide, and may not be 0", where=where, fix="write scale = 255")
     placing = Placing(
         size=(int(size[0]), int(size[1])),
-        fit=_chosen(found, "fit", get_args(Fitting), where),
+        fit=fit,
         kernel=_chosen(found, "kernel", KERNELS, where),
         whole=_flag(found, "whole", where, default=True),
         fill=(fill[0], fill[1], fill[2]),
         corner=_flag(found, "corner", where, default=False),
-        shorter=int(_numbers(found, "shorter", (0.0,), where)[0]),
+        shorter=int(shorter),
     )
     return Recipe(
         input=_input(found, inputs, where),
@@ -111,7 +119,7 @@ def _flag(found: dict[str, Any], key: str, where: str, *, default: bool) -> bool
 def _numbers(found: dict[str, Any], key: str, default: tuple[float, ...], where: str) -> tuple[float, ...]:
     value = found.get(key, list(default))
     items = value if isinstance(value, list) else [value]
-    if not all(isinstance(item, int | float) and not isinstance(item, bool) for item in items):
+    if not items or not all(type(item) in {int, float} and math.isfinite(item) for item in items):
         raise ParityError(
             f"{key} = {value!r} is not a number or a list of them", where=where, fix=f"write {key} = [1.0]"
         )

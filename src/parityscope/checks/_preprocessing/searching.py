@@ -30,7 +30,7 @@ from parityscope.checks._preprocessing.measuring import informative, mark_of, me
 from parityscope.checks._preprocessing.steps import NORMALIZING, apply_steps
 from parityscope.checks._reproducing import grain_of
 from parityscope.comparison.rows import as_given
-from parityscope.noise import FLOAT32_ROUNDING
+from parityscope.expectation import FLOAT32_ROUNDING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

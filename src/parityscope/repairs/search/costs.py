@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from parityscope.arithmetic._attributes import integer
 from parityscope.case.graph import constant_value
 from parityscope.errors import ParityError
+from parityscope.plain_documents import read_json_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,6 +46,7 @@ CAST_OVERHEAD = 1e-7  # seconds. Chosen: a twentieth of a kernel launch, as most
 # Of a model that is over before its first Cast is launched a roofline says nothing; there the overhead only breaks ties.
 CASTS_AS_LONG_AS_ALL = 1000  # chosen
 _FULL_BYTES, _LOW_BYTES = 4, 2
+_PROFILE_NBYTES = 64 << 20  # of a file with times (chosen): some hundred thousand nodes
 _PEAK_KINDS = frozenset(
     {"Conv", "ConvTranspose", "Gemm", "MatMul", "Einsum", "LSTM", "GRU", "RNN", "Attention", "FusedConv", "FusedMatMul"}
 )
@@ -126,14 +128,12 @@ def read_profile(path: Path, low: str) -> dict[str, Times]:
     example = json.dumps({"nodes": {"conv1": {"f32": 1e-5, low: 4e-6}}})
     fix = f"write {example}, in seconds"
     try:
-        held = json.loads(path.read_text(encoding="utf-8"))["nodes"]
+        held = read_json_file(path, "the profile", limit=_PROFILE_NBYTES)["nodes"]
         found = {
             str(name): Times(full=float(one["f32"]), low=float(one[low]), eighth=float(one.get("f8e4m3", math.nan)))
             for name, one in held.items()
         }
-    except OSError as error:
-        raise ParityError(f"the profile cannot be read: {error.strerror}", where=str(path), fix=fix) from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
         raise ParityError(
             f"the profile is not of the form that is known: {error!r}", where=str(path), fix=fix
         ) from error

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic.simulation import simulate
-from parityscope.backends._onnxruntime import open_session
+from parityscope.arithmetic.simulation import arrange
 from parityscope.errors import ParityError
+from parityscope.evaluation.simulating import open_simulation
 from parityscope.repairs.search.judging import excess
 from parityscope.repairs.search.staging import staged
 
@@ -79,8 +79,7 @@ def worst_all_low(
     Raises:
         ParityError: the runtime refuses the simulation.
     """
-    simulated = simulate(model.graph(), task.labels.storage)
-    run = open_session(simulated.model, threads=task.threads, optimization="disabled", folder=model.path.parent)
+    run = open_simulation(arrange(model.graph(), task.labels.storage), threads=task.threads)
     return max(
         excess(held, reference, run(sample.arrays)) for sample, reference in zip(search, references, strict=True)
     )

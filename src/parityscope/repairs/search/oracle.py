@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from parityscope.backends._ort_running import Run
-    from parityscope.backends.switching import Switchboard
     from parityscope.case import Sample
+    from parityscope.evaluation.switching import Switchboard
     from parityscope.repairs.search.journal import Journal, Measured
     from parityscope.repairs.search.judging import Yardstick
     from parityscope.repairs.search.reverse import Reverse

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from parityscope.arithmetic.float8 import IN_FP8
 from parityscope.backends._onnxruntime import open_path
 from parityscope.backends.sizing import tensor_shapes
-from parityscope.backends.switching import Switchboard
 from parityscope.case.repeats import repeats_of
 from parityscope.errors import ParityError
+from parityscope.evaluation.switching import Switchboard
 from parityscope.records import Skip
 from parityscope.repairs.search.costs import H200, read_profile
 from parityscope.repairs.search.finding import Finder
@@ -94,7 +94,6 @@ def prepare(task: Task, folder: Path, progress: Progress) -> Work:
         screened.model.graph(),
         task.labels.storage,
         threads=task.threads,
-        folder=screened.model.path.parent,
         products=products,
         full=task.labels.full,
         # A runtime that converts a file in FP32 has no settings for single nodes inside If, Loop and Scan.
@@ -196,7 +195,6 @@ def _reverse(task: Task, model: Model, held: Yardstick, products: Mapping[str, S
         graph=model.graph,
         low=task.labels.storage,
         held=held,
-        folder=model.path.parent,
         threads=task.threads,
         seed=task.seed,
         products=products,

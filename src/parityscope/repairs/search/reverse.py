@@ -1,13 +1,18 @@
-"""Squared sensitivities of all nodes at once: a few backward passes with random projections of the outputs.
+"""Squared sensitivities of all nodes at once: one sweep backwards with random projections of the outputs.
 
-`arithmetic.projecting` builds the graph; here it is run on samples. A seed is a vector of independent signs over the
-scale that `judging.relative_error` divides by times the budget, so that the mean of the squared products estimates what
-`Oracle.squared` measures for one node at a time. No framework but ONNX Runtime is needed.
+With d_i what node i gives rounded less what it gives, both computed from exact inputs, and u a vector of outputs,
+<u, J_i d_i> = <adjoint of node i's outputs for the seed u, d_i>: one sweep (`evaluation.backward`) gives it for every i. If the
+elements of u are independent signs, its square is on average |J_i d_i|², what an evaluation with only node i low would
+measure; the mean of k projections is off by a factor of about 1 ± sqrt(2 / k) (the estimator is that of
+M. F. Hutchinson, A stochastic estimator of the trace of the influence matrix, Commun. Statist. Simula. 18, 1989). A seed is
+divided by the scale that `judging.relative_error` divides by times the budget, so that the mean of the squared products
+estimates what `Oracle.squared` measures for one node at a time.
 
-One run with k passes computes the network once as it is, once rounded, and k times backwards at about twice the price of
-forwards (measured: what a derivative reads and writes counts more than the products): `cost(k)` = 2 + 2 k plain inferences.
-A large graph is run once for each pass instead, 4 k. Dimensions are written into the graph, so that samples of other shapes
-need a graph of their own.
+It is first order: it knows nothing of what overflows on the way, of quantization that follows, of ties that break. Nodes above
+one that cannot be differentiated are left out; nodes inside bodies and those with bodies are too.
+
+A run with k directions computes the network once as it is, once rounded, and once backwards, where each direction costs about
+as much as two inferences: `cost(k)` = 2 + 2 k.
 """
 
 from __future__ import annotations
@@ -19,31 +24,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic.projecting import PROJECTED, SEEDS, SHAPE_SUFFIX, probing, projecting
-from parityscope.backends._onnxruntime import open_session
-from parityscope.errors import ParityError
+from parityscope.arithmetic.float8 import IN_FP8
+from parityscope.evaluation.backward import Sweep
+from parityscope.evaluation.evaluating import evaluate
+from parityscope.evaluation.switching import Switchboard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import onnx_ir as ir
 
     from parityscope.arithmetic.float8 import Scalings
-    from parityscope.arithmetic.projecting import Projecting
     from parityscope.case import Sample
+    from parityscope.evaluation.worlds import World
     from parityscope.repairs.search.judging import Yardstick
 
 __all__ = ["PASSES", "Estimate", "Reverse", "cost"]
 
 # Chosen: with four samples the mean of sixteen squares, off by a third; sensitivities differ by factors of thousands.
 PASSES = 4
-# Tensors of a graph that holds all passes; of a larger one they are run one after another, each with a forward pass of its
-# own, since loading takes longer than that. Chosen: of a chain of 2000 nodes four passes took 17 seconds to load.
-_AT_ONCE = 1500
 _MEMORY = 4 << 30  # bytes of activations that are held at once. Chosen
-_HELD_BYTES = 8  # an activation and what rounding changes about it, until the last pass has read both
-_SHAPES = 8  # graphs that are built for samples of different shapes. Chosen: as many as samples are active
 
 
 def cost(passes: int) -> int:
@@ -65,7 +65,6 @@ class Reverse:
     graph: Callable[[], ir.Model]
     low: str
     held: Yardstick
-    folder: Path
     threads: int
     seed: int
     passes: int = PASSES
@@ -80,72 +79,37 @@ class Reverse:
     ) -> Estimate | None:
         """The mean over samples, whose outputs without rounding are `plain`.
 
-        None where it cannot be told for at least `needed` nodes: operators without an adjoint, shapes that differ too
-        much, or a graph that the runtime does not take.
+        None where it cannot be told for at least `needed` nodes: operators that cannot be differentiated, activations that are
+        too many to be held, or outputs that are floats other than float32.
         """
-        groups: dict[tuple[tuple[str, tuple[int, ...]], ...], list[int]] = {}
-        for place, sample in enumerate(samples):
-            shapes = tuple((name, array.shape) for name, array in sorted(sample.arrays.items()))
-            groups.setdefault(shapes, []).append(place)
-        if len(groups) > _SHAPES:
-            return None
-        totals: dict[str, float] = {}
-        counts: dict[str, int] = {}
+        board = Switchboard(self.graph(), self.low, threads=self.threads, products=self.products)
+        sweep = Sweep(program=board.program, threads=self.threads or 2)
         random = np.random.default_rng(self.seed)
-        for places in groups.values():
-            try:
-                found = self._of_one_shape([(samples[place], plain[place]) for place in places], random, needed)
-            except ParityError:
+        total: dict[str, float] = {}
+        known = set(_decisions_of(board))
+        for sample, outputs in zip(samples, plain, strict=True):
+            seeds = self._seeds(outputs, random)
+            changes = _changes(board, sample) if seeds is not None else None
+            if seeds is None or changes is None:
                 return None
-            for name, value in found.items():
-                totals[name] = totals.get(name, 0.0) + value
-                counts[name] = counts.get(name, 0) + 1
-        known = (name for name, count in counts.items() if count == len(groups) and math.isfinite(totals[name]))
-        return Estimate(squared={name: totals[name] / len(samples) for name in known})
-
-    def _of_one_shape(
-        self, pairs: Sequence[tuple[Sample, Mapping[str, np.ndarray]]], random: np.random.Generator, needed: int
-    ) -> dict[str, float]:
-        """The sum over samples of one shape. A node that reaches no output has 0; one that is unknown is left out."""
-        made = self.opened(pairs[0][0])
-        if len(made.nodes) + len(made.idle) < needed:
-            raise ParityError("too few nodes have an adjoint", fix="measure their errors directly")
-        level = (
-            "basic" if made.passes > 1 else "disabled"
-        )  # which a large graph is loaded with in a fraction of the time
-        run = open_session(made.model, threads=self.threads, optimization=level, folder=self.folder)
-        total = np.zeros(len(made.nodes))
-        for sample, plain in pairs:
-            if {name for name, array in plain.items() if array.dtype.kind == "f" and array.size} != set(made.seeds):
-                raise ParityError("an output is of floats other than float32", fix="measure its error directly")
-            for _ in range(self.passes // made.passes):
-                seeds = {f"{SEEDS}{name}": self._seed(made.passes, name, plain[name], random) for name in made.seeds}
-                products = run({**sample.arrays, **seeds})[PROJECTED].astype(np.float64).reshape(made.passes, -1)
+            found, lost = _projected(board, sweep, changes, seeds)
+            known -= lost
+            if len(known) < needed:
+                return None
+            for name, products in found.items():
                 with np.errstate(over="ignore", invalid="ignore"):
-                    total += np.sum(products**2, axis=0) / self.passes
-        return dict(zip(made.nodes, total.tolist(), strict=True)) | dict.fromkeys(made.idle, 0.0)
+                    total[name] = total.get(name, 0.0) + float(np.mean(products**2))
+        squared = {name: total.get(name, 0.0) / len(samples) for name in known}
+        return Estimate(squared={name: value for name, value in squared.items() if math.isfinite(value)})
 
-    def opened(self, sample: Sample) -> Projecting:
-        """The graph for samples of this one's shapes.
-
-        Raises:
-            ParityError: the runtime refuses it.
-        """
-        probe = open_session(
-            probing(self.graph(), self.low, self.products),
-            threads=self.threads,
-            optimization="disabled",
-            folder=self.folder,
-        )
-        shapes = {
-            name.removesuffix(SHAPE_SUFFIX): tuple(int(dim) for dim in dims)
-            for name, dims in probe(sample.arrays).items()
+    def _seeds(self, outputs: Mapping[str, np.ndarray], random: np.random.Generator) -> dict[str, np.ndarray] | None:
+        """A seed for each float output that has elements; None where one is no float32."""
+        floats = {name: array for name, array in outputs.items() if array.dtype.kind == "f" and array.size}
+        if any(array.dtype != np.float32 for array in floats.values()):
+            return None
+        return {
+            name: np.moveaxis(self._seed(self.passes, name, array, random), 0, -1) for name, array in floats.items()
         }
-        held = sum(math.prod(shape) for shape in shapes.values()) * _HELD_BYTES
-        if held > _MEMORY:
-            raise ParityError("the activations are too many to be held at once", fix="measure errors directly")
-        passes = self.passes if len(shapes) <= _AT_ONCE else 1
-        return projecting(self.graph(), self.low, shapes, passes, self.products)
 
     def _seed(self, passes: int, name: str, plain: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """Signs over the scale of relative errors times the budget: float32, (passes, dimensions of the output).
@@ -158,3 +122,89 @@ class Reverse:
         scale = max(float(np.linalg.norm(held[finite])), floor) * self.held.limit_of(name)
         signs = random.choice([-1.0, 1.0], size=(passes, *held.shape)) * finite
         return (signs / scale if scale > 0 else np.zeros_like(signs)).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Changes:
+    """What the network computes, by site, and what rounding changes about the results of each node that decides, by name."""
+
+    values: Mapping[str, np.ndarray]
+    changes: Mapping[str, Mapping[str, np.ndarray]]
+
+
+def _decisions_of(board: Switchboard) -> dict[str, str]:
+    """The key of the step of each node of the main graph that decides, by its name; nodes with bodies are left out."""
+    steps = board.program.steps_of
+    return {
+        node.name: steps[node.tensor].key
+        for node in board.graph.nodes
+        if node.tensor in steps and not steps[node.tensor].bodies
+    }
+
+
+def _changes(board: Switchboard, sample: Sample) -> _Changes | None:
+    """One run as it is, beside every node rounded on the exact inputs; None where that is more than can be held."""
+    names = [node.name for node in board.graph.nodes]
+    eighth = np.array([name.endswith(IN_FP8) for name in names], np.bool_)
+    plain = board.world("plain", np.zeros(len(names), np.bool_))
+    lows: dict[str, World] = {}
+    for name, chosen in (("low", ~eighth), ("eighth", eighth)):
+        if chosen.any():
+            lows[name] = board.world(name, chosen, follows="plain")
+    keys = _decisions_of(board)
+    deciding: dict[str, list[tuple[str, str]]] = {}
+    for name, key in keys.items():
+        deciding.setdefault(key, []).append((name, "eighth" if name.endswith(IN_FP8) else "low"))
+    values: dict[str, np.ndarray] = {}
+    changes: dict[str, dict[str, np.ndarray]] = {}
+    held = 0
+    for moment in evaluate([plain, *lows.values()], sample.arrays, None, board.sessions):
+        for site in moment.sites:
+            values[site] = moment.stored("plain", site)
+            held += values[site].nbytes
+            for name, world in deciding.get(moment.step.key if moment.step else "", ()):
+                rounded = moment.stored(world, site)
+                if rounded is not None and values[site].dtype == np.float32 and rounded.shape == values[site].shape:
+                    with np.errstate(invalid="ignore"):
+                        changes.setdefault(name, {})[site] = rounded - values[site]
+                    held += rounded.nbytes
+        if held > _MEMORY:
+            return None
+    return _Changes(values=values, changes=changes)
+
+
+def _projected(
+    board: Switchboard, sweep: Sweep, found: _Changes, seeds: Mapping[str, np.ndarray]
+) -> tuple[dict[str, np.ndarray], set[str]]:
+    """<adjoint, change> of each node that reaches an output, (passes,); and the nodes of which it is not known."""
+    program = board.program
+    names: dict[str, list[str]] = {}
+    for name, key in _decisions_of(board).items():
+        names.setdefault(key, []).append(name)
+
+    def value(site: str) -> np.ndarray | None:
+        if site in program.constants:
+            return program.constants[site]
+        return found.values.get(site)
+
+    products: dict[str, np.ndarray] = {}
+    lost: set[str] = set()
+    for step, adjoints, complete in sweep.run(
+        value, {name: seed for name, seed in seeds.items() if name in program.steps_of}
+    ):
+        for name in names.get(step.key, ()):
+            if not complete:
+                lost.add(name)
+                continue
+            parts = list(_products(found.changes.get(name, {}), adjoints))
+            if parts:
+                products[name] = np.sum(parts, axis=0)
+    return products, lost
+
+
+def _products(changes: Mapping[str, np.ndarray], adjoints: Mapping[str, np.ndarray]) -> Iterator[np.ndarray]:
+    for site, change in changes.items():
+        adjoint = adjoints.get(site)
+        if adjoint is not None:
+            with np.errstate(over="ignore", invalid="ignore"):
+                yield change.reshape(-1).astype(np.float64) @ adjoint.reshape(change.size, -1).astype(np.float64)

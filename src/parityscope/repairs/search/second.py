@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic.float8 import IN_FP8
-from parityscope.arithmetic.simulation import detype, simulate
+from parityscope.arithmetic.simulation import arrange
 from parityscope.arithmetic.typed import typed_model
-from parityscope.backends._onnxruntime import open_session
+from parityscope.evaluation.simulating import open_simulation
 from parityscope.repairs.search.expanding import BF16, F16, F32, LABELS, expanded, label_price, resolved_labels
 from parityscope.repairs.search.fp8 import chosen_products
 from parityscope.repairs.search.oracle import Spent
@@ -152,5 +152,4 @@ def _opened(names: Sequence[str], labels: np.ndarray, second: Second) -> Run:
     deciding = typed_names(second.model.graph(), "f16", eighths)
     nodes = {name: held for name, held in nodes.items() if name in deciding}
     made = typed_model(graph, "f16", nodes, products=eighths, inside=True)
-    held = detype(made.model) if second.full == "f32" else simulate(made.model, second.full)
-    return open_session(held.model, threads=second.threads, folder=second.model.path.parent)
+    return open_simulation(arrange(made.model, None if second.full == "f32" else second.full), threads=second.threads)

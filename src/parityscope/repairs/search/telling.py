@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic.float8 import IN_FP8
-from parityscope.noise import noise_floor
+from parityscope.expectation.expecting import expect, referred
 from parityscope.repairs.search.network import price
 from parityscope.repairs.search.records import Kept
 
@@ -65,12 +65,15 @@ def told_floor(task: Task, search: Inputs) -> str:
     if not tight:
         return ""
     names = [value.name for value in task.model.outputs]
-    floor = noise_floor(task.model, search, search.indices, names, memory=task.memory)
+    plain = referred(task.model, search, search.indices)
+    floor = expect(
+        task.model, search, search.indices, names, (), reference=lambda index, name: plain.get(index, {}).get(name)
+    ).errors["f32"]
     for budget in tight:
         for name in [budget.output] if budget.output else names:
-            if floor.errors.get(name, 0.0) >= budget.limit:
+            if floor.get(name, 0.0) >= budget.limit:
                 return (
-                    f"Two honest FP32 evaluations of {name} are {floor.errors[name]:.2g} apart, which is more than the "
+                    f"Two honest FP32 evaluations of {name} are {floor[name]:.2g} apart, which is more than the "
                     f"budget of {budget.limit:g}: even FP32 misses it"
                 )
     return ""

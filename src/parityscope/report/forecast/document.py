@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from parityscope.arithmetic.quantized import known_format
+from parityscope.checks.generated_inputs import findings_about
 from parityscope.report._plain import plain_items
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def document(found: Forecast, model: Model, inputs: Inputs, *, version: str, com
             "inputs": {"origin": inputs.origin, "samples": found.samples, "generated": inputs.generated},
             "profile": found.profile,
             "statements": list(found.statements),
+            "findings": list(findings_about(inputs)),
             "formats": [_format(each) for each in found.formats],
             "ranges": [_range(each, found) for each in found.ranges],
             "skipped": list(found.skipped),

@@ -28,6 +28,8 @@ def _draw(console: Console, model: Mapping[str, Any]) -> None:
     say(console, model["headline"], "bold")
     about = "" if model["profile"] == "none" else f", fusion as in {model['profile']}"
     say(console, f"{model['model']}: simulated on {model['inputs']}{about}", "dim")
+    for told in model["findings"]:
+        say(console, told, "yellow")
     for sentence in model["statements"]:
         say(console, sentence)
     for each in model["formats"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from parityscope.report._findings import findings_in_words
 from parityscope.report.words import clean, count, figure, number
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def view(document: Mapping[str, Any]) -> dict[str, Any]:
         "symbol": "✕" if lost else "✓",
         "model": clean(document["model"]["name"]),
         "inputs": _inputs(document["inputs"]),
+        "findings": findings_in_words(document),
         "profile": document["profile"],
         "formats": formats,
         "statements": [clean(each) for each in document["statements"]],

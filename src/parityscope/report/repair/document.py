@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from parityscope.checks.generated_inputs import findings_about
 from parityscope.report._plain import plain_items
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def document(
             "margin": outcome.margin,
             "all_low": None if math.isnan(outcome.all_low) else outcome.all_low,
             "budgets": list(task.budgets),
+            "findings": list(findings_about(inputs)),
             "deciding_nodes": outcome.nodes,
             "flags": list(outcome.flags),
             "edits": list(outcome.edits),

@@ -27,6 +27,8 @@ def _draw(console: Console, model: Mapping[str, Any]) -> None:
     say(console, f"{model['symbol']} {model['label']}", VERDICT_STYLES[model["verdict"]])
     say(console, model["headline"], "bold")
     say(console, f"{model['model']}: {model['inputs']}", "dim")
+    for told in model["findings"]:
+        say(console, told, "yellow")
     for one in model["budgets"]:
         say(console, f"budget: {one['metric']} {one['limit']} on {one['output']} ({one['reason']})")
     say(console, f"error in units of the budget: {model['before']} with everything low, {model['after']} now")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from parityscope.report._findings import findings_in_words
 from parityscope.report.words import clean, count, figure, number, percent, seconds
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def view(document: Mapping[str, Any]) -> dict[str, Any]:
         "headline": clean(document["statement"]),
         "model": clean(document["model"]["name"]),
         "inputs": _inputs(document),
+        "findings": findings_in_words(document),
         "low": document["low"],
         "output": clean(document["output"]),
         "before": figure(document["all_low"]),

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends.targets import format_target
+from parityscope.checks.generated_inputs import findings_about
 from parityscope.records import SCHEMA
 from parityscope.report._plain import plain_items
 
@@ -33,6 +34,7 @@ def document(found: Verification, case: Case, *, version: str, command: str = ""
             "verdict": found.verdict,
             "refuted": found.refuted,
             "because": list(found.because),
+            "findings": list(findings_about(inputs)),
             "needed": found.needed,
             "model": {
                 "name": case.name,

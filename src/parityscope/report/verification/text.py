@@ -38,6 +38,8 @@ def _head(console: Console, model: Mapping[str, Any]) -> None:
     for sentence in model["because"]:
         say(console, sentence)
     say(console, f"{model['model']}: {model['inputs']}", "dim")
+    for told in model["findings"]:
+        say(console, told, "yellow")
     rows = [(side["name"], side["target"], side["executed"], side["size"], side["spread"]) for side in model["sides"]]
     table(console, ("", "target", "executed", "model", "own spread"), rows, right=(3, 4), apart=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from parityscope.report._findings import findings_in_words
 from parityscope.report.words import ABSENT, clean, count, figure, nbytes, number, percent
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def view(document: Mapping[str, Any]) -> dict[str, Any]:
         "needed": count(document["needed"]) if document["needed"] else "",
         "model": clean(document["model"]["name"]),
         "inputs": _inputs(document["inputs"]),
+        "findings": findings_in_words(document),
         "samples": count(len(samples)),
         "sides": [_side(document[name], name) for name in ("reference", "before", "after")],
         "quantities": [_quantity(one) for one in document["quantities"]],

@@ -37,7 +37,16 @@ def among_best(k: int) -> Callable[[Iterable[Answer], Mapping[str, str]], np.nda
 
     def share(answer: Answer, options: Mapping[str, str]) -> float:
         name = output_name(answer, options)
-        return share_right(answer.outputs[name], targets_of(answer, label_of(answer, options, name), name), k)
+        label = label_of(answer, options, name)
+        targets, classes = targets_of(answer, label, name), answer.reference[name].shape[-1]
+        wrong = targets[(targets < 0) | (targets >= classes)] if label is not None else targets[:0]
+        if len(wrong):
+            raise ParityError(
+                f"the labels of {name!r} hold the class {wrong[0]}, and there are 0 to {classes - 1}",
+                where=answer.name,
+                fix="give labels of this model's classes",
+            )
+        return share_right(answer.outputs[name], targets, k)
 
     return score
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import functools
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.errors import ParityError
+from parityscope.regular_files import read_text_file
 from parityscope.verification.task_metrics import label_of, number_option, output_name
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     Units = Callable[[Sequence[Hashable], Mapping[str, str]], Sequence[Hashable]]
 
 __all__ = ["OPTIONS", "edits", "error_counts", "error_rate", "symbols_of", "truth_and_text", "words_of"]
+
+_CHARSET_NBYTES = 16 << 20  # of a file of symbols (chosen): Unicode has about a million
 
 OPTIONS = {
     "blank": "the blank of CTC scores (0)",
@@ -152,8 +154,5 @@ def _text(item: object) -> str:
 
 @functools.cache
 def _charset(path: str) -> tuple[str, ...]:
-    try:
-        lines = Path(path).read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ParityError(f"the charset cannot be read: {error}", where=path, fix="give a UTF-8 file") from error
+    lines = read_text_file(path, "the charset", limit=_CHARSET_NBYTES).split("\n")
     return tuple(lines[:-1] if lines[-1] == "" else lines)

@@ -30,6 +30,12 @@ def _share(answer: Answer, options: Mapping[str, str], wanted: int) -> float:
     expected = answer.reference[name]
     if expected.ndim == 0:
         raise ParityError(f"output {name!r} is a scalar and has no classes", fix="choose another with ?output=NAME")
+    if "k" in options and wanted > expected.shape[-1]:
+        raise ParityError(
+            f"k = {wanted:.3g} is more than the {expected.shape[-1]} classes of {name!r}, which always agree",
+            where=answer.name,
+            fix="give a smaller k",
+        )
     mine, its = best(expected, wanted), best(answer.outputs[name], wanted)
     shared = (mine[:, :, None] == its[:, None, :]) & (mine[:, :, None] >= 0)
     return float(shared.any(axis=2).mean()) if mine.size else 1.0

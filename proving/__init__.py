@@ -1,0 +1,1 @@
+"""What holds against hostile files, unlucky users and sudden ends, proved by programs that try."""

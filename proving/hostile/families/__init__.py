@@ -1,0 +1,18 @@
+"""One family of hostile cases a file; the last line of each is the family."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from proving.hostile.cases import Family
+
+__all__ = ["every_family"]
+
+
+def every_family() -> list[Family]:
+    """All families, by name."""
+    modules = sorted(info.name for info in pkgutil.iter_modules(__path__))
+    return [importlib.import_module(f"{__name__}.{name}").FAMILY for name in modules]

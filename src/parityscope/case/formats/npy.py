@@ -1,0 +1,74 @@
+"""numpy's .npy: what the header announces is held against what is there, before anything is made of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from parityscope.case.formats import UNREADABLE, plain, unreadable
+from parityscope.regular_files import open_regular_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["Header", "read_header", "read_npy", "read_npy_file"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """What an array says of itself."""
+
+    shape: tuple[int, ...]
+    fortran: bool
+    dtype: np.dtype[Any]
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the elements in bytes."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def read_header(file: IO[bytes], nbytes: int) -> Header:
+    """The header of an array whose file has `nbytes` bytes; the elements are what is left of it.
+
+    Raises:
+        ValueError: it is no header, or the elements are more or fewer bytes than it announces.
+    """
+    version = np.lib.format.read_magic(file)
+    header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = header(file)
+    if dtype.hasobject:
+        raise ValueError("Object arrays cannot be loaded")
+    if not dtype.itemsize or any(size < 0 for size in shape):
+        raise ValueError(f"{dtype} {list(shape)} is no array")
+    found, left = Header(shape=shape, fortran=fortran, dtype=dtype), nbytes - file.tell()
+    if found.nbytes != left:
+        raise ValueError(f"{found.nbytes} bytes are announced for {dtype} {list(shape)}, and {left} are there")
+    return found
+
+
+def read_npy(file: IO[bytes], nbytes: int) -> np.ndarray:
+    """The array in a file of `nbytes` bytes, which can be read again from its beginning.
+
+    Raises:
+        ValueError: as `read_header`.
+    """
+    read_header(file, nbytes)
+    file.seek(0)
+    return plain(np.lib.format.read_array(file, allow_pickle=False))
+
+
+def read_npy_file(path: Path) -> np.ndarray:
+    """The array in a .npy file.
+
+    Raises:
+        ParityError: it is no regular file, or no whole array.
+    """
+    with open_regular_file(path, path.name) as file:
+        try:
+            return read_npy(file, path.stat().st_size)
+        except UNREADABLE as error:
+            raise unreadable(path, error) from error

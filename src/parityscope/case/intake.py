@@ -1,0 +1,93 @@
+"""The gate that models come through: what is looked at before a file is parsed, and before anything that it describes is built.
+
+A file is opened if it is a regular one, its bytes are walked through (`_scanning`), it is parsed, and then held against
+itself: versions, wiring and functions (`_wiring`), tensors and external data (`_weights`). A refusal costs little, whatever
+the file says. What passes can be put together; whether a runtime has the operators is for the runtime to say.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from typing import TYPE_CHECKING
+
+from parityscope.case._scanning import scan
+from parityscope.case._weights import check_weights, external_files
+from parityscope.case._wiring import check_functions, check_wiring
+from parityscope.errors import ParityError
+from parityscope.regular_files import open_regular_file, read_regular_file, read_text_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import onnx
+
+__all__ = [
+    "external_files",
+    "open_regular_file",
+    "read_message",
+    "read_regular_file",
+    "read_text_file",
+]
+
+_PROTOBUF_LIMIT = (1 << 31) - 1  # bytes; the wire format's own limit on one message
+_EMPTY = "give an .onnx file; if it is one, export it again: it is empty or truncated"
+_seen: set[tuple[str, int, int, int]] = set()  # files that passed, by path, inode, size and time
+
+
+def read_message(path: Path) -> onnx.ModelProto:
+    """The message in the file, without external data, after all that can be checked of it.
+
+    Raises:
+        ParityError: it is no regular file, cannot be read as ONNX, or is a model that nothing could be made of.
+    """
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    with open_regular_file(path, "the model", limit=_PROTOBUF_LIMIT) as file:
+        found = os.fstat(file.fileno())
+        key = str(path.absolute()), found.st_ino, found.st_size, found.st_mtime_ns
+        if not found.st_size:
+            raise ParityError(f"{path.name} holds no graph", where=str(path), fix=_EMPTY)
+        if key not in _seen:
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                scan(content, str(path))
+        model = onnx.ModelProto()
+        try:
+            model.ParseFromString(file.read())
+        except DecodeError as error:
+            raise ParityError(
+                f"{path.name} is not a readable ONNX model",
+                where=str(path),
+                fix="check that the download or export finished, and export it again",
+            ) from error
+    if key not in _seen:
+        _check(model, path)
+        _seen.add(key)
+    return model
+
+
+def _check(model: onnx.ModelProto, path: Path) -> None:
+    if not model.graph.node and not model.graph.output:
+        raise ParityError(f"{path.name} holds no graph", where=str(path), fix=_EMPTY)
+    _check_versions(model, path)
+    check_functions(model, str(path))
+    check_wiring(model, str(path))
+    check_weights(model, path)
+
+
+def _check_versions(model: onnx.ModelProto, path: Path) -> None:
+    import onnx
+
+    newest = onnx.defs.onnx_opset_version()
+    versions = [entry.version for entry in model.opset_import if entry.domain in {"", "ai.onnx"}]
+    wrong = next((version for version in versions if not 1 <= version <= newest), None)
+    if model.ir_version > onnx.IR_VERSION:
+        said = f"IR version {model.ir_version}, and {onnx.IR_VERSION} is the newest that is known"
+    elif wrong is not None:
+        said = f"opset {wrong}, and the installed onnx knows 1 to {newest}"
+    else:
+        return
+    raise ParityError(
+        f"the model is of {said}", where=str(path), fix="install a newer onnx, or export the model for an older version"
+    )

@@ -1,0 +1,62 @@
+"""The compiled loops with room to work in: numba and what it compiled are loaded at the first call, as importing takes 0.3 s."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+
+from parityscope.comparison._bins import BLOCK
+
+__all__ = ["measure_block", "replay_block"]
+
+_WORKING = threading.local()
+
+
+def measure_block(
+    reference: np.ndarray,
+    candidate: np.ndarray,
+    reference_keys: np.ndarray,
+    candidate_keys: np.ndarray,
+    mask: int,
+    first: int,
+    inner: int,
+    *tables: np.ndarray,
+) -> None:
+    """`_kernel.measure_block`, which says what the arguments are; it holds no lock while it runs."""
+    from parityscope.comparison._kernel import measure_block as measure
+
+    data = map(np.ascontiguousarray, (reference, candidate, reference_keys, candidate_keys))
+    arguments: tuple[Any, ...] = (*data, mask, first, inner, *_checked(tables), *_room())
+    measure(*arguments)
+
+
+def replay_block(
+    reference: np.ndarray,
+    candidate: np.ndarray,
+    replayed: np.ndarray,
+    first: int,
+    inner: int,
+    *tables: np.ndarray,
+) -> None:
+    """`_replay_kernel.replay_block`, which says what the arguments are; it holds no lock while it runs."""
+    from parityscope.comparison._replay_kernel import replay_block as replay
+
+    data = map(np.ascontiguousarray, (reference, candidate, replayed))
+    arguments: tuple[Any, ...] = (*data, first, inner, *_checked(tables), *_room()[:2])
+    replay(*arguments)
+
+
+def _room() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """This thread's room for a block: float64 and int64, (3, BLOCK); uint32, (BLOCK,)."""
+    if not hasattr(_WORKING, "arrays"):
+        _WORKING.arrays = np.empty((3, BLOCK)), np.empty((3, BLOCK), np.int64), np.empty(BLOCK, np.uint32)
+    found: tuple[np.ndarray, np.ndarray, np.ndarray] = _WORKING.arrays
+    return found
+
+
+def _checked(tables: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+    if not all(table.flags.c_contiguous for table in tables):
+        raise ValueError("a kernel's table must be contiguous")
+    return tables

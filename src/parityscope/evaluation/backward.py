@@ -1,0 +1,242 @@
+"""One sweep backwards over the steps of a program: what a small change of each value does to the outputs, to first order.
+
+The derivative of one node is `onnx-ad`'s (it differentiates graphs of ONNX; whole networks are too much for it, single nodes with
+the shapes that a run showed are not); the sweep is ours. Several directions are carried at once, in a last axis. Sessions
+are kept by kind and shape, so that equal layers share one. A node that cannot be differentiated stops its own branch alone:
+everything above it is *unknown*, and said to be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from parityscope.evaluation.sessions import declared, open_message, tensor_message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from parityscope.evaluation.program import Program, Step
+
+__all__ = ["Sweep"]
+
+_SMALL = 4096  # elements: constants up to this size are part of a derivative's session. Chosen
+_SCALARS = 16  # elements: constants of any type that say how to compute (scales, bounds). Chosen
+# The oldest opsets for which derivatives are written; what single nodes mean has not changed since.
+_OPSET, _MAX_POOL = 13, 16
+_PASSES_ON = frozenset({"Identity", "Dropout"})
+# Their derivative is zero wherever they have one, and says nothing of what a small change does.
+_JUMPS = frozenset({"Ceil", "Floor", "Round", "Sign", "QuantizeLinear", "DynamicQuantizeLinear"})
+
+
+@dataclass(slots=True, kw_only=True)
+class Sweep:
+    """Sweeps over one program; what it opened for one sample serves the next. `refused` says which operators it could not do."""
+
+    program: Program
+    threads: int = 2
+    refused: dict[str, str] = field(default_factory=dict)
+    _kept: dict[object, _Derivative | None] = field(default_factory=dict)
+
+    def run(
+        self,
+        values: Callable[[str], np.ndarray | None],
+        seeds: Mapping[str, np.ndarray],
+    ) -> Iterator[tuple[Step, dict[str, np.ndarray], bool]]:
+        """Each step that reaches a seed, last first, with the adjoints of its results and whether these are complete.
+
+        Args:
+            values: What the network computed, by site; None for what it did not keep.
+            seeds: By output: float32, (dimensions of the output, directions).
+        """
+        adjoints = {site: seed.astype(np.float32) for site, seed in seeds.items()}
+        unknown: set[str] = set()
+        for step in reversed(self.program.steps):
+            own = {site: adjoints.pop(site) for site in step.outputs if site in adjoints}
+            lost = any(site in unknown for site in step.outputs)
+            if not own and not lost:
+                continue
+            yield step, own, not lost
+            found = self._back(step, own, values) if own else {}
+            if lost or found is None:
+                unknown.update(name for name in step.reads if name in self.program.steps_of)
+            for name, adjoint in (found or {}).items():
+                adjoints[name] = adjoints[name] + adjoint if name in adjoints else adjoint
+
+    def _back(
+        self, step: Step, own: Mapping[str, np.ndarray], values: Callable[[str], np.ndarray | None]
+    ) -> dict[str, np.ndarray] | None:
+        """The adjoints of what a step computed with; None where they cannot be had."""
+        inputs = [values(name) if name else None for name in step.inputs]
+        wanted = [
+            index
+            for index, (name, value) in enumerate(zip(step.inputs, inputs, strict=True))
+            if name in self.program.steps_of and value is not None and value.dtype == np.float32
+        ]
+        if not wanted:
+            return {}
+        if step.op_type in _PASSES_ON:
+            return {step.inputs[0]: own[step.outputs[0]]} if step.outputs[0] in own else {}
+        if (
+            step.op_type in _JUMPS
+            or step.captured
+            or any(value is None for name, value in zip(step.inputs, inputs, strict=True) if name)
+        ):
+            self.refused.setdefault(step.op_type, "it jumps, or has bodies, or values of it are not known")
+            return None
+        if step.op_type == "AveragePool" and _counts_uneven_pads(step):
+            self.refused.setdefault(step.op_type, "it counts pads that differ, for which the library's rule is wrong")
+            return None
+        seeded = tuple(site in own for site in step.outputs)
+        key = (
+            step.kind,
+            tuple(None if value is None else (value.dtype.str, value.shape, _held(value)) for value in inputs),
+            tuple(
+                self.program.constants[name].tobytes() if _is_small(name, self.program) else b"" for name in step.inputs
+            ),
+            tuple(wanted),
+            seeded,
+        )
+        if key not in self._kept:
+            self._kept[key] = self._opened(step, inputs, wanted, own, values)
+        derivative = self._kept[key]
+        if derivative is None:
+            return None
+        try:
+            found = derivative.run(inputs, [own.get(site) for site in step.outputs])
+        except Exception as error:  # noqa: BLE001 - the runtime's own types are children of Exception, every one
+            self.refused.setdefault(step.op_type, _words(error))
+            return None
+        back: dict[str, np.ndarray] = {}
+        for index in wanted:
+            name, adjoint = step.inputs[index], found.get(f"adj_i{index}")
+            if adjoint is not None:
+                back[name] = back[name] + adjoint if name in back else adjoint
+        return back
+
+    def _opened(
+        self,
+        step: Step,
+        inputs: list[np.ndarray | None],
+        wanted: list[int],
+        own: Mapping[str, np.ndarray],
+        values: Callable[[str], np.ndarray | None],
+    ) -> _Derivative | None:
+        try:
+            return _Derivative(step, inputs, wanted, own, values, self.program, self.threads)
+        except Exception as error:  # noqa: BLE001 - whatever a library of rules finds no rule for
+            self.refused.setdefault(step.op_type, _words(error))
+            return None
+
+
+class _Derivative:
+    """The reverse derivative of one node, as a session."""
+
+    def __init__(
+        self,
+        step: Step,
+        inputs: list[np.ndarray | None],
+        wanted: list[int],
+        own: Mapping[str, np.ndarray],
+        values: Callable[[str], np.ndarray | None],
+        program: Program,
+        threads: int,
+    ) -> None:
+        import onnx_ad
+
+        held = {
+            at: value
+            for at, value in enumerate(inputs)
+            if value is not None and at not in wanted and (_held(value) or _is_small(step.inputs[at], program))
+        }
+        node = ir.serde.serialize_node(step.node)
+        del node.input[:], node.output[:]
+        node.input.extend("" if value is None else f"i{at}" for at, value in enumerate(inputs))
+        node.output.extend(f"o{at}" if site else "" for at, site in enumerate(step.outputs))
+        results = [(f"o{at}", values(site)) for at, site in enumerate(step.outputs) if site in own]
+        results_shape = results[0][1].shape if results and results[0][1] is not None else ()
+        nodes, extra = _with_explicit_pads(node, inputs, results_shape)
+        graph = onnx.GraphProto(name="step", node=nodes, initializer=extra)
+        fed = [(f"i{at}", value) for at, value in enumerate(inputs) if value is not None and at not in held]
+        graph.input.extend(declared(name, value, fixed=True) for name, value in fed)
+        graph.output.extend(declared(name, value, fixed=True) for name, value in results)
+        graph.initializer.extend(tensor_message(array, f"i{at}") for at, array in held.items())
+        least = _MAX_POOL if step.op_type == "MaxPool" else _OPSET
+        opset = max(program.opsets.get("", _OPSET), least)
+        model = onnx.ModelProto(ir_version=8, graph=graph, opset_import=[onnx.OperatorSetIdProto(version=opset)])
+        found = onnx_ad.reverse(model, inputs=[f"i{at}" for at in wanted], layout="onnx")
+        found.ir_version = min(found.ir_version, 10)
+        given = {name for name, _ in results}
+        kept = [value for value in found.graph.output if value.name not in given]
+        del found.graph.output[:]
+        found.graph.output.extend(kept)
+        self._session = open_message(found, threads)
+        self._needs = {value.name for value in self._session.get_inputs()}
+        self._gives = [value.name for value in self._session.get_outputs()]
+
+    def run(self, inputs: list[np.ndarray | None], seeds: list[np.ndarray | None]) -> dict[str, Any]:
+        """The adjoints of inputs, by the names `adj_i0`, `adj_i1`, ..."""
+        feeds = {f"i{at}": np.ascontiguousarray(value) for at, value in enumerate(inputs) if value is not None}
+        feeds |= {f"adj_o{at}": np.ascontiguousarray(seed) for at, seed in enumerate(seeds) if seed is not None}
+        found = self._session.run(self._gives, {name: array for name, array in feeds.items() if name in self._needs})
+        return dict(zip(self._gives, found, strict=True))
+
+
+def _counts_uneven_pads(step: Step) -> bool:
+    held = step.node.attributes
+    pads = list(held["pads"].as_ints()) if "pads" in held else []
+    counted = "count_include_pad" in held and held["count_include_pad"].as_int() == 1
+    return counted and pads[: len(pads) // 2] != pads[len(pads) // 2 :]
+
+
+def _is_small(name: str, program: Program) -> bool:
+    """Whether an input is a constant of few numbers, as scales of Resize are."""
+    return name in program.constants and program.constants[name].size <= _SCALARS
+
+
+def _with_explicit_pads(
+    node: onnx.NodeProto, inputs: list[np.ndarray | None], given: tuple[int, ...]
+) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
+    """A convolution that pads its sides differently as a Pad before one that pads nothing, which the library's rules are for."""
+    attributes = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+    data, weights = inputs[0], inputs[1] if len(inputs) > 1 else None
+    if node.op_type != "Conv" or data is None or weights is None:
+        return [node], []
+    count = data.ndim - 2
+    pads = list(attributes.get("pads", [0] * (2 * count)))
+    automatic = bytes(attributes.get("auto_pad", b"NOTSET"))
+    if automatic in {b"SAME_UPPER", b"SAME_LOWER"}:
+        strides, dilations = (list(attributes.get(name, [1] * count)) for name in ("strides", "dilations"))
+        missing = [
+            max(
+                0,
+                (given[2 + at] - 1) * strides[at]
+                + dilations[at] * (weights.shape[2 + at] - 1)
+                + 1
+                - data.shape[2 + at],
+            )
+            for at in range(count)
+        ]
+        small, large = [one // 2 for one in missing], [one - one // 2 for one in missing]
+        pads = [*small, *large] if automatic == b"SAME_UPPER" else [*large, *small]
+    elif pads[:count] == pads[count:]:
+        return [node], []
+    amounts = np.array([0, 0, *pads[:count], 0, 0, *pads[count:]], np.int64)
+    pad = onnx.NodeProto(op_type="Pad", input=[node.input[0], "pads"], output=["padded"])
+    for one in [one for one in node.attribute if one.name in {"pads", "auto_pad"}]:
+        node.attribute.remove(one)
+    node.input[0] = "padded"
+    return [pad, node], [tensor_message(amounts, "pads")]
+
+
+def _held(value: np.ndarray) -> bytes | None:
+    """A small array that says how to compute, as bytes."""
+    return value.tobytes() if value.size <= _SMALL and value.dtype != np.float32 else None
+
+
+def _words(error: Exception) -> str:
+    return " ".join(str(error).split())[:160]

@@ -1,0 +1,169 @@
+"""If, Loop and Scan run from inside: the body as a program, once an iteration, in all worlds that look or change there.
+
+The semantics are those of ONNX: Loop-21 (trip count, condition, carried values, scan outputs stacked along a new first axis) and
+Scan-11 (axes and directions of what is scanned). Worlds whose condition or trip count differ go on alone, and it is told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from parityscope.evaluation._lanes import Lane, Shared
+    from parityscope.evaluation.evaluating import Moment
+    from parityscope.evaluation.program import Program, Step
+
+    Runner = Callable[[Sequence[Lane], Shared, tuple[int, ...]], Iterator[Moment]]
+    Opened = Sequence[tuple[Lane, Step]]
+
+__all__ = ["run_control"]
+
+_ENDLESS = np.iinfo(np.int64).max
+
+
+def run_control(opened: Opened, shared: Shared, iteration: tuple[int, ...], run_lanes: Runner) -> Iterator[Moment]:
+    """Runs one control-flow node in several lanes, and finishes its step in each."""
+    kind = opened[0][1].op_type
+    if kind == "If":
+        yield from _run_if(opened, shared, iteration, run_lanes)
+    else:
+        turns = [_Turn.of(lane, step) for lane, step in opened]
+        yield from _run_loop(turns, shared, iteration, run_lanes)
+
+
+def _run_if(opened: Opened, shared: Shared, iteration: tuple[int, ...], run_lanes: Runner) -> Iterator[Moment]:
+    branches: dict[str, list[tuple[Lane, Step]]] = {}
+    for lane, step in opened:
+        chosen = bool(np.asarray(lane.inputs_of(step)[0]).reshape(-1)[0])
+        branches.setdefault("then_branch" if chosen else "else_branch", []).append((lane, step))
+    if len(branches) > 1:
+        names = ", ".join(lane.world.name for lane, _ in branches["else_branch"])
+        shared.notes.append(f"{opened[0][1].key}: {names} take the other branch")
+    for branch, those in branches.items():
+        inner = [lane.inside(step.bodies[branch], {}) for lane, step in those]
+        yield from run_lanes(inner, shared, iteration)
+        for (lane, step), body in zip(those, inner, strict=True):
+            lane.finish(step, lane.given_back(step, branch, body))
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Turn:
+    """A loop in one world, between two iterations."""
+
+    lane: Lane
+    step: Step
+    body: Program
+    trips: int
+    carried: list[Any]
+    scanned: list[np.ndarray] = field(default_factory=list)
+    stacked: list[list[Any]] = field(default_factory=list)
+    going: bool = True
+
+    @classmethod
+    def of(cls, lane: Lane, step: Step) -> _Turn:
+        """The loop before its first iteration."""
+        body = step.bodies["body"]
+        values = lane.inputs_of(step)
+        if step.op_type == "Loop":
+            trips = _ENDLESS if values[0] is None else int(np.asarray(values[0]).reshape(-1)[0])
+            going = values[1] is None or bool(np.asarray(values[1]).reshape(-1)[0])
+            count = len(body.outputs) - 1 - len(values[2:])
+            return cls(
+                lane=lane,
+                step=step,
+                body=body,
+                trips=trips,
+                carried=values[2:],
+                stacked=[[] for _ in range(count)],
+                going=going,
+            )
+        count = step.node.attributes["num_scan_inputs"].as_int()
+        states = len(values) - count
+        axes, directions = (_numbers(step, f"scan_input_{what}", count) for what in ("axes", "directions"))
+        scanned = [
+            np.moveaxis(value, axis, 0)[:: -1 if backwards else 1]
+            for value, axis, backwards in zip(values[states:], axes, directions, strict=True)
+        ]
+        return cls(
+            lane=lane,
+            step=step,
+            body=body,
+            trips=len(scanned[0]),
+            carried=values[:states],
+            scanned=scanned,
+            stacked=[[] for _ in range(len(body.outputs) - states)],
+        )
+
+    def runs(self, number: int) -> bool:
+        """Whether there is an iteration `number`."""
+        return self.going and number < self.trips
+
+    def feeds(self, number: int) -> dict[str, Any]:
+        """What iteration `number` is fed."""
+        if self.step.op_type == "Loop":
+            values = [np.array(number, np.int64), np.array(True), *self.carried]
+        else:
+            values = [*self.carried, *(np.ascontiguousarray(one[number]) for one in self.scanned)]
+        return dict(zip(self.body.inputs, values, strict=True))
+
+    def take(self, inner: Lane) -> None:
+        """Takes what an iteration gave."""
+        given = self.lane.given_back(self.step, "body", inner)
+        if self.step.op_type == "Loop":
+            self.going = bool(np.asarray(given[0]).reshape(-1)[0])
+            given = given[1:]
+        states = len(self.carried)
+        self.carried = given[:states]
+        for rows, value in zip(self.stacked, given[states:], strict=True):
+            rows.append(value)
+
+    def results(self) -> list[Any]:
+        """What the node gives, after the last iteration."""
+        if self.step.op_type == "Loop":
+            return [*self.carried, *(self._stacked(rows, 0) for rows in range(len(self.stacked)))]
+        count = len(self.stacked)
+        axes, directions = (_numbers(self.step, f"scan_output_{what}", count) for what in ("axes", "directions"))
+        for rows, backwards in zip(self.stacked, directions, strict=True):
+            if backwards:
+                rows.reverse()
+        return [*self.carried, *(self._stacked(at, axis) for at, axis in enumerate(axes))]
+
+    def _stacked(self, at: int, axis: int) -> np.ndarray:
+        rows = self.stacked[at]
+        if rows:
+            return np.stack(rows, axis)
+        # No iteration: as long as nothing, of the type and the shape that the body declares.
+        name = self.body.outputs[len(self.body.outputs) - len(self.stacked) + at]
+        value = next(value for value, site in self.body.sites.items() if site == name)
+        dtype = value.dtype.numpy() if value.dtype is not None else np.dtype(np.float32)
+        dims = [dim if isinstance(dim, int) else 0 for dim in value.shape] if value.shape is not None else []
+        dims.insert(axis, 0)
+        return np.zeros(dims, dtype)
+
+
+def _run_loop(
+    turns: Sequence[_Turn], shared: Shared, iteration: tuple[int, ...], run_lanes: Runner
+) -> Iterator[Moment]:
+    number = 0
+    while active := [turn for turn in turns if turn.runs(number)]:
+        if len(active) < len(turns) and all(turn.runs(number - 1) or not number for turn in turns):
+            names = ", ".join(turn.lane.world.name for turn in turns if turn not in active)
+            shared.notes.append(f"{turns[0].step.key}: {names} end after {number} iterations, others go on")
+        inner = [turn.lane.inside(turn.body, turn.feeds(number)) for turn in active]
+        yield from run_lanes(inner, shared, (*iteration, number))
+        for turn, lane in zip(active, inner, strict=True):
+            turn.take(lane)
+        number += 1
+    for turn in turns:
+        turn.lane.finish(turn.step, turn.results())
+
+
+def _numbers(step: Step, name: str, count: int) -> list[int]:
+    """A list attribute of Scan; zeros where it is left out."""
+    attribute = step.node.attributes.get(name)
+    return list(attribute.as_ints()) if attribute is not None else [0] * count

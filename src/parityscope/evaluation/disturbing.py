@@ -1,0 +1,173 @@
+"""A world that carries the noise of honest FP32 evaluation through the network.
+
+Each result gets the error that its own node is expected to make (`arithmetic.variances`), `gain` times as large as it is. Divided
+by `gain`, the distance of a tensor from the undisturbed network is the noise that it inherits and makes, amplified or damped
+by whatever lies between: a Monte-Carlo estimate with one draw, whose elements do the averaging.
+
+The sign of each disturbance is that of the tensor's own residue, y less y rounded to bfloat16: as good as random, and
+the same wherever the network computes the same number, as real rounding errors are (a blank part of a page has the same
+error in every element, and such errors add up in the next layer instead of averaging out). Elementwise operators use
+the residue itself, which is bfloat16's rounding error: scaled, it is float32's.
+
+Disturbed are products and reductions, and everything computed before the first of them on its path: the single roundings
+behind them are small beside what they inherit. Branches of If are entered; bodies of Loop and Scan are not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from parityscope.arithmetic.error_model import ROUNDING
+from parityscope.arithmetic.formats import FORMATS
+from parityscope.arithmetic.sites import exact_uses
+from parityscope.arithmetic.ulps import ulps_of
+from parityscope.arithmetic.variances import SUMMED, variance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from parityscope.evaluation.program import Program, Step
+    from parityscope.evaluation.sessions import Sessions
+    from parityscope.evaluation.worlds import Change, Input, Instead, World
+
+__all__ = ["disturbed_world", "expected_variance"]
+
+_FLOAT32 = FORMATS["f32"].unit_roundoff
+_RESIDUE = FORMATS["bf16"].unit_roundoff
+_LARGEST = 2.0**120  # chosen: nothing that a network computes with, and far from where bfloat16 overflows
+
+
+def disturbed_world(world: World, model: ir.Model, gain: float, sessions: Sessions) -> World:
+    """`world`, which changes nothing, with the noise of FP32 on its float32 results.
+
+    Args:
+        world: A plain world of `model`'s program.
+        model: The graph that the program was compiled from: says what steers an operator or computes shapes, and stays exact.
+        gain: How many times as large as it is the noise gets.
+        sessions: Run products on squared inputs.
+    """
+    program = world.program
+    exact = {(program.sites.get(node.outputs[0]), index) for node, index in exact_uses(model) if node.outputs}
+    stored: dict[str, Change] = {}
+    instead: dict[str, Instead] = {}
+    registers: set[Input] = set()
+    reached: set[str] = set()
+    for owner, step in _entered(program):
+        given = [name for body in step.bodies.values() for name in body.outputs] if step.op_type == "If" else []
+        if any(name in reached for name in (*step.reads, *given)):
+            reached.update(step.outputs)
+        ulps = ulps_of(step.node)
+        if step.bodies or (ulps is not None and (step.key in reached or step.node.domain not in {"", "ai.onnx"})):
+            continue
+        if ulps is not None:
+            stored[step.key] = Residue(2.0 * ulps * gain * _FLOAT32 / _RESIDUE)
+            continue
+        if not _makes_error(step):
+            continue
+        noisy = _Noisy(step=step, program=owner, sessions=sessions, scale=ROUNDING * gain * _FLOAT32)
+        instead[step.key], stored[step.key] = noisy.compute, noisy.add
+        reached.update(step.outputs)
+    for step in (each for _, each in _entered(program)):
+        registers.update((step.key, index) for index in range(len(step.inputs)) if (step.key, index) in exact)
+    return replace(world, stored=stored, instead=instead, registers=frozenset(registers))
+
+
+def expected_variance(
+    step: Step, program: Program, inputs: Sequence[np.ndarray | None], result: np.ndarray, sessions: Sessions
+) -> np.ndarray | None:
+    """`variances.variance` of a step that read `inputs` and gave `result` (float32); None where it makes no error."""
+
+    def again(others: Sequence[np.ndarray | None]) -> np.ndarray:
+        squared = _on_squares(step, len(others))
+        found: np.ndarray = sessions.run(
+            squared, list(others), replace(program, constants=_steering(squared, program))
+        )[0]
+        return found
+
+    return variance(step.node, inputs, result, again)
+
+
+@dataclass(frozen=True, slots=True)
+class Residue:
+    """Adds `scale` times what bfloat16 loses of each element."""
+
+    scale: float
+
+    def __call__(self, array: np.ndarray) -> np.ndarray:
+        """A disturbed copy; masks (the lowest float32 number, minus infinity) and what is no float32 stay."""
+        if array.dtype != np.float32:
+            return array
+        with np.errstate(over="ignore", invalid="ignore"):
+            noise = np.float32(self.scale) * _residue(array)
+        return array + np.where(np.abs(array) < _LARGEST, noise, np.float32(0))
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Noisy:
+    """A step that computes its own expected error beside its result, which what is stored of the result gets."""
+
+    step: Step
+    program: Program
+    sessions: Sessions
+    scale: float
+    _noise: np.ndarray | None = field(default=None)
+
+    def compute(self, inputs: Sequence[np.ndarray | None]) -> list[Any]:
+        """What the step gives."""
+        results = self.sessions.run(self.step, list(inputs), self.program)
+        self._noise = None
+        if isinstance(results[0], np.ndarray) and results[0].dtype == np.float32 and results[0].size:
+            with np.errstate(over="ignore", invalid="ignore"):
+                found = expected_variance(self.step, self.program, inputs, results[0], self.sessions)
+                self._noise = None if found is None else self.scale * np.sqrt(found)
+        return results
+
+    def add(self, array: np.ndarray) -> np.ndarray:
+        """The result with its noise."""
+        if self._noise is None:
+            return array
+        with np.errstate(over="ignore", invalid="ignore"):
+            noise = self._noise.astype(np.float32)
+            return array + np.where(_residue(array) > 0, noise, -noise)
+
+
+def _residue(array: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore", invalid="ignore"):  # infinities and masks have none
+        found: np.ndarray = array - array.astype(ml_dtypes.bfloat16).astype(np.float32)
+    return found
+
+
+def _makes_error(step: Step) -> bool:
+    return step.op_type in SUMMED and step.node.domain in {"", "ai.onnx"}
+
+
+def _entered(program: Program) -> Iterator[tuple[Program, Step]]:
+    """The steps in order with their programs, those of an If's branches before the If."""
+    for step in program.steps:
+        if step.op_type == "If":
+            for body in step.bodies.values():
+                yield from _entered(body)
+        yield program, step
+
+
+def _on_squares(step: Step, count: int) -> Step:
+    """The step with its first `count` inputs alone, a Gemm with its alpha squared."""
+    node = step.node
+    if node.op_type == "Gemm":
+        alpha = node.attributes["alpha"].as_float() ** 2 if "alpha" in node.attributes else 1.0
+        attributes = [each for each in node.attributes.values() if each.name != "alpha"]
+        node = ir.Node(node.domain, node.op_type, [], [*attributes, ir.AttrFloat32("alpha", alpha)], num_outputs=1)
+    kind = onnx.NodeProto(op_type=node.op_type, input=["x"] * count, doc_string="of squares").SerializeToString()
+    return replace(step, node=node, inputs=step.inputs[:count], kind=step.kind + kind)
+
+
+def _steering(step: Step, program: Program) -> dict[str, np.ndarray]:
+    """The constants that say how to compute (axes): all others are fed, as their squares are."""
+    held = (name for name in step.inputs if name in program.constants)
+    return {name: program.constants[name] for name in held if program.constants[name].dtype.kind in "iub"}

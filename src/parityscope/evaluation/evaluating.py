@@ -1,0 +1,148 @@
+"""All worlds advance together, step by step, and whoever asks sees what each of them computed while it is in the cache.
+
+    for moment in evaluate(worlds, feeds, watch):
+        moment.stored("f16", site), moment.computed("f16", site)
+
+* A step that gets the very same arrays in two worlds is computed once; so is a rounding of the same array.
+* A value is freed behind its last reader, so that the memory needed is that of the live tensors of each world.
+* Programs may differ (another opset, a recurrent layer taken apart): what counts is the order of the first world's steps; the
+  others go on until they gave the same sites.
+* Control flow runs whole, unless a world changes, or somebody watches, something inside it. Then its body is run as a program,
+  once an iteration, in all worlds together (`control_flow`). Random operators are drawn once, for all worlds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from parityscope.errors import ParityError
+from parityscope.evaluation._lanes import Lane, Shared
+from parityscope.evaluation.control_flow import run_control
+from parityscope.evaluation.sessions import Sessions
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    import numpy as np
+
+    from parityscope.evaluation.program import Step
+    from parityscope.evaluation.worlds import World
+
+__all__ = ["Moment", "evaluate", "run_world", "run_worlds"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Moment:
+    """What worlds gave at one step (None: before the first, at inputs and constants).
+
+    `sites` are those of its results that are watched; `iteration` says how often each loop around it went round before, from
+    the outermost inwards. Arrays are read only, and may be kept no longer than until the next moment without a copy being made:
+    keeping one keeps its memory.
+    """
+
+    step: Step | None
+    sites: tuple[str, ...]
+    iteration: tuple[int, ...]
+    lanes: Mapping[str, Lane] = field(repr=False)
+
+    def stored(self, world: str, site: str) -> Any:
+        """What readers see of `site` in `world`; None where that world has no such value."""
+        lane = self.lanes.get(world)
+        return None if lane is None else lane.find(site)
+
+    def computed(self, world: str, site: str) -> Any:
+        """What the step gave in `world`, before it was stored; None where that world has no such value."""
+        lane = self.lanes.get(world)
+        if lane is None:
+            return None
+        return lane.computed[site] if site in lane.computed else lane.find(site)
+
+
+def evaluate(
+    worlds: Sequence[World],
+    feeds: Mapping[str, np.ndarray],
+    watch: Collection[str] | None = None,
+    sessions: Sessions | None = None,
+    notes: list[str] | None = None,
+) -> Iterator[Moment]:
+    """Runs `worlds` on one sample.
+
+    Args:
+        worlds: The first one's order of steps is everybody's; one that follows another stands behind it.
+        feeds: Arrays by input.
+        watch: Sites to stop at, in bodies too; None for every value of the main graph. What none of them depends on is not run.
+        sessions: Given, what was opened for one sample serves the next.
+        notes: Gets a sentence where worlds part in a branch or a number of iterations.
+
+    Raises:
+        ParityError: a node cannot be run alone, or a site is not one of the first world's.
+    """
+    shared = Shared(
+        sessions=Sessions() if sessions is None else sessions,
+        watch=None if watch is None else frozenset(watch),
+        notes=[] if notes is None else notes,
+    )
+    first = worlds[0].program
+    known = first.steps_of.keys() | first.constants.keys() | set(first.inputs)
+    lost = sorted(shared.watch - known - first.inner) if shared.watch is not None else []
+    if lost:
+        raise ParityError(
+            f"the graph has no value {lost[0]!r}", fix="ask for the names that parityscope localize prints"
+        )
+    lanes = [Lane.start(world, feeds, shared) for world in worlds]
+    yield from run_lanes(lanes, shared, ())
+
+
+def run_worlds(
+    worlds: Sequence[World], feeds: Mapping[str, np.ndarray], wanted: Sequence[str], sessions: Sessions | None = None
+) -> list[dict[str, np.ndarray]]:
+    """What each world stores at the sites `wanted`, in this order."""
+    found: list[dict[str, np.ndarray]] = [{} for _ in worlds]
+    for moment in evaluate(worlds, feeds, wanted, sessions):
+        for world, values in zip(worlds, found, strict=True):
+            values.update((site, moment.stored(world.name, site)) for site in moment.sites)
+    return [{site: values[site] for site in wanted} for values in found]
+
+
+def run_world(
+    world: World, feeds: Mapping[str, np.ndarray], wanted: Sequence[str], sessions: Sessions | None = None
+) -> dict[str, np.ndarray]:
+    """What one world stores at the sites `wanted`, in this order."""
+    return run_worlds([world], feeds, wanted, sessions)[0]
+
+
+def run_lanes(lanes: Sequence[Lane], shared: Shared, iteration: tuple[int, ...]) -> Iterator[Moment]:
+    """Takes lanes of one graph, the main one or a body, through all of their steps."""
+    leader = lanes[0]
+    named = {lane.world.name: lane for lane in lanes}
+    before = tuple(site for site in (*leader.program.inputs, *leader.program.constants) if shared.watches(site))
+    if before and shared.watch is not None:
+        yield Moment(step=None, sites=before, iteration=iteration, lanes=named)
+    for step in leader.program.steps:
+        if step.key not in leader.needed:
+            continue
+        opened: list[tuple[Lane, Step]] = []
+        for lane in lanes:
+            for each in lane.until(step):
+                if not lane.opens(each):
+                    lane.execute(each, named)
+                elif each.key == step.key:
+                    opened.append((lane, each))
+                else:
+                    yield from run_control([(lane, each)], shared, iteration, run_lanes)
+        if opened:
+            yield from run_control(opened, shared, iteration, run_lanes)
+        sites = tuple(site for site in step.outputs if site and shared.watches(site))
+        if sites and (shared.watch is not None or leader.outer is None):
+            yield Moment(step=step, sites=sites, iteration=iteration, lanes=named)
+        shared.forget()
+        for lane in lanes:
+            lane.free(leader, step)
+    for lane in lanes:
+        for each in lane.rest():
+            if lane.opens(each):
+                yield from run_control([(lane, each)], shared, iteration, run_lanes)
+            else:
+                lane.execute(each, named)
+        shared.forget()

@@ -1,0 +1,269 @@
+"""A graph as a program: steps in order, each a node with all that running it needs, and what each value is called.
+
+In: a graph (`onnx_ir`), of which nothing is copied and nothing changed. Out: a `Program`, which any number of worlds may run.
+
+* A value is known by its **site**: its name, or, where bodies of control flow use one name twice, the name of the node around it
+  and its own (`loop_node/x`). Programs of the same network call the same value alike.
+* Weights are arrays that the graph holds or maps from its external files; they are never copied (`Program.constants`).
+* A body of If, Loop or Scan is a program too (`Step.bodies`). It reads what it captures from outside by those values' sites.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from parityscope.arithmetic._graphs import bodies, constant_tensor
+from parityscope.arithmetic.opsets import OLDEST, prepared
+from parityscope.case.model import read_graph
+from parityscope.errors import ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from parityscope.case import Model
+
+__all__ = ["Program", "Region", "Step", "compile_program", "keys_of", "program_of", "regions_of"]
+
+_CONTROL = frozenset({"If", "Loop", "Scan"})
+_ONNX = frozenset({"", "ai.onnx"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Step:
+    """One node.
+
+    `key` is the site of its first result and stands for the step; `inputs` and `outputs` are sites ("" where one is left
+    out), `captured` the sites that its bodies read from outside with the names that these have there. `kind` is the same
+    for steps that do the same to the same inputs: operator, version and attributes, serialized. `inner` are the sites inside
+    its bodies, at any depth.
+    """
+
+    key: str
+    index: int
+    node: ir.Node
+    kind: bytes
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    captured: Mapping[str, str] = field(default_factory=dict)
+    bodies: Mapping[str, Program] = field(default_factory=dict)
+    inner: frozenset[str] = frozenset()
+
+    @property
+    def op_type(self) -> str:
+        """The operator's name."""
+        return self.node.op_type
+
+    @property
+    def reads(self) -> Iterator[str]:
+        """Every site that the step needs."""
+        yield from (name for name in self.inputs if name)
+        yield from self.captured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Program:
+    """Steps in topological order.
+
+    `inputs` are the sites that are fed, `outputs` those that are given back. `constants` holds the arrays of weights by
+    site, `sites` the site of each value, `last_reader` the index of the last step that reads a value (its outputs are
+    read by whoever gave the program, `len(steps)`), and `steps_of` the step that gives each site.
+    """
+
+    steps: tuple[Step, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    constants: Mapping[str, np.ndarray]
+    sites: Mapping[ir.Value, str]
+    last_reader: Mapping[str, int]
+    steps_of: Mapping[str, Step]
+    opsets: Mapping[str, int]
+    ir_version: int
+
+    @property
+    def inner(self) -> frozenset[str]:
+        """The sites inside bodies, at any depth."""
+        return frozenset().union(*(step.inner for step in self.steps))
+
+
+def program_of(model: Model) -> Program:
+    """The program of a model as it stands, compiled once for all who ask: functions inlined, constants as initializers.
+
+    Raises:
+        ParityError: as `compile_program`, or the model's opset cannot be converted.
+    """
+    return _program_of(model.path, model.sha256)
+
+
+@functools.lru_cache(maxsize=2)  # the model, and the corrected copy that is examined after it
+def _program_of(path: Path, _sha256: str) -> Program:
+    return compile_program(prepared(read_graph(path), OLDEST))
+
+
+def compile_program(model: ir.Model) -> Program:
+    """The program of `model`, whose graph is put in topological order.
+
+    Raises:
+        ParityError: the model calls functions of its own (inline them first: `arithmetic.opsets.prepared`).
+    """
+    model.graph.sort()
+    called = {(key[0], key[1]) for key in model.functions}
+    for node in model.graph.all_nodes():
+        if (node.domain, node.op_type) in called:
+            raise ParityError(f"{node.name} calls a function of the model", fix="inline the functions first")
+    return _Compiler(dict(model.opset_imports), model.ir_version or 9).program(model.graph, "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Region:
+    """What lies between a site and the nearest ones above it that are seen: what it reads of them, and the steps, in order."""
+
+    reads: tuple[str, ...]
+    steps: tuple[Step, ...]
+
+
+def regions_of(program: Program, seen: Collection[str]) -> dict[str, Region]:
+    """The region of each site of `seen` that a step computes."""
+    known = frozenset(seen)
+    above: dict[str, tuple[dict[str, None], dict[int, Step]]] = {}
+    found = {}
+    for step in program.steps:
+        reads: dict[str, None] = {}
+        steps: dict[int, Step] = {}
+        for name in step.reads:
+            if name in known:
+                reads[name] = None
+            elif name in above:
+                reads.update(above[name][0])
+                steps.update(above[name][1])
+        steps[step.index] = step
+        for site in step.outputs:
+            if site in known:
+                found[site] = Region(reads=tuple(reads), steps=tuple(steps[index] for index in sorted(steps)))
+            elif site:
+                above[site] = reads, steps
+    return found
+
+
+def keys_of(program: Program) -> dict[ir.Node, str]:
+    """The key of each node's step, in bodies too."""
+    found = {step.node: step.key for step in program.steps}
+    for step in program.steps:
+        for body in step.bodies.values():
+            found.update(keys_of(body))
+    return found
+
+
+class _Compiler:
+    """Names sites while it goes through a graph and its bodies."""
+
+    def __init__(self, opsets: dict[str, int], ir_version: int) -> None:
+        self.opsets = opsets
+        self.ir_version = ir_version
+        self.sites: dict[ir.Value, str] = {}
+        self.taken: set[str] = set()
+
+    def program(self, graph: ir.Graph, scope: str) -> Program:
+        constants: dict[str, np.ndarray] = {}
+        weights = list(graph.initializers.values())
+        held = {id(value) for value in weights}
+        inputs = tuple(self._named(value, scope) for value in graph.inputs if id(value) not in held)
+        for value in weights:
+            if value.const_value is not None:
+                constants[self._named(value, scope)] = _array(value.const_value)
+        steps: list[Step] = []
+        for node in graph:
+            tensor = constant_tensor(node.outputs[0]) if node.op_type == "Constant" and node.outputs else None
+            if tensor is not None:
+                constants[self._named(node.outputs[0], scope)] = _array(tensor)
+            else:
+                steps.append(self._step(node, len(steps), scope))
+        outputs = tuple(self.sites[value] for value in graph.outputs)
+        last = {name: step.index for step in steps for name in step.reads}
+        last.update(dict.fromkeys(outputs, len(steps)))
+        return Program(
+            steps=tuple(steps),
+            inputs=inputs,
+            outputs=outputs,
+            constants=constants,
+            sites=self.sites,
+            last_reader=last,
+            steps_of={name: step for step in steps for name in step.outputs if name},
+            opsets=self.opsets,
+            ir_version=self.ir_version,
+        )
+
+    def _step(self, node: ir.Node, index: int, scope: str) -> Step:
+        inputs = tuple("" if value is None else self.sites[value] for value in node.inputs)
+        # What a body calls its own is told apart by the node around it.
+        inner = scope + (node.name or (node.outputs[0].name if node.outputs else "") or str(index)) + "/"
+        programs: dict[str, Program] = {}
+        captured = {self.sites[value]: str(value.name) for value in _captured(node)} if bodies(node) else {}
+        if node.op_type in _CONTROL and node.domain in _ONNX:
+            programs = {
+                name: self.program(attribute.as_graph(), inner)
+                for name, attribute in node.attributes.items()
+                if attribute.type == ir.AttributeType.GRAPH
+            }
+        outputs = tuple(self._named(value, scope) if value.name else "" for value in node.outputs)
+        return Step(
+            key=next((name for name in outputs if name), f"{inner}#{index}"),
+            index=index,
+            node=node,
+            kind=self._kind(node),
+            inputs=inputs,
+            outputs=outputs,
+            captured=captured,
+            bodies=programs,
+            inner=frozenset().union(*({*one.steps_of, *one.inputs, *one.inner} for one in programs.values())),
+        )
+
+    def _kind(self, node: ir.Node) -> bytes:
+        opset = self.opsets.get(node.domain, self.opsets.get("ai.onnx", 1) if node.domain in _ONNX else 1)
+        proto = onnx.NodeProto(op_type=node.op_type, domain=node.domain, overload=node.overload, name=str(opset))
+        for name in sorted(node.attributes):
+            proto.attribute.append(ir.serde.serialize_attribute(node.attributes[name]))
+        # Whether an input or output is there is part of what a session is made for.
+        proto.input.extend("" if value is None else "x" for value in node.inputs)
+        proto.output.extend("y" if value.name else "" for value in node.outputs)
+        kind: bytes = proto.SerializeToString(deterministic=True)
+        return kind
+
+    def _named(self, value: ir.Value, scope: str) -> str:
+        name = str(value.name)
+        if name in self.taken:
+            name = scope + name
+        number = 2
+        while name in self.taken:
+            name, number = f"{scope}{value.name}#{number}", number + 1
+        self.taken.add(name)
+        self.sites[value] = name
+        return name
+
+
+def _captured(node: ir.Node) -> Iterable[ir.Value]:
+    """What the bodies of `node` read from outside of it."""
+    for body in bodies(node):
+        yield from _free(body)
+
+
+def _free(graph: ir.Graph) -> Iterator[ir.Value]:
+    own = {*graph.inputs, *graph.initializers.values()}
+    own.update(value for node in graph for value in node.outputs)
+    for node in graph:
+        yield from (value for value in node.inputs if value is not None and value not in own)
+        yield from (value for value in _captured(node) if value not in own)
+    yield from (value for value in graph.outputs if value not in own)
+
+
+def _array(tensor: ir.TensorProtocol) -> np.ndarray:
+    """The elements where they lie: in the message, or mapped from an external file. Strings are objects."""
+    if tensor.dtype == ir.DataType.STRING:
+        return np.asarray(tensor.numpy(), object)
+    return np.asarray(tensor.numpy())

@@ -1,0 +1,378 @@
+"""Formats -> the error to be expected of each tensor, and the FP32 noise floor: one pass over the network, all worlds together.
+
+Each format is a world that rounds, held against the plain world beside it (`evaluation`). The noise floor is how far two honest
+FP32 evaluations of a network are apart. Of each tensor, as relative L2 distance, over the samples together:
+
+    floor² = 2 (propagated² + rounding²) + variation²,    never less than one rounding, 2^-24
+
+* propagated: the errors that products and reductions are expected to make (`arithmetic.error_model`, the second
+  moments of N. J. Higham and T. Mary's probabilistic analysis, SIAM J. Sci. Comput. 41, 2019), put on the tensors of one
+  world `_GAIN` times as large as they are and carried on by the network itself (`evaluation.disturbing`). Two
+  evaluations make independent errors: hence the 2.
+* rounding: 0.4247 · 2^-24, of whatever computes the tensor last.
+* variation: the measured distance of an equivalent evaluation from the reference: nodes one by one, and the sums
+  of all products with constant weights in a random order. It holds what the model leaves out (fusion, folded constants,
+  other kernels). What it shares with the model is counted twice, which raises a floor by no more than a factor 1.42.
+
+An optimizer with a bug is no equivalent evaluation. Where the variation is far beyond FP32's rounding the plain world is
+held against itself with its sums in several orders; if these agree, their distance is the variation, and a Skip says so. (Not
+in quantized graphs: computing in integers what is written in floats is another arithmetic, and what users of them expect.)
+
+Inputs moved by one unit in the last place are no part of it: both sides are given the same inputs, and such a move says
+nothing about accumulation (it is up to 270 times too small there).
+
+Not covered: algorithms with larger constants than a sum of products (Winograd, FFT), and recurrent layers' inner sums.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.arithmetic.detyping import wide
+from parityscope.arithmetic.error_model import ROUNDING
+from parityscope.arithmetic.formats import format_named
+from parityscope.arithmetic.quantized import QUANTIZED
+from parityscope.backends.recording import Progress, silent
+from parityscope.backends.sim import prepare
+from parityscope.case.model import read_graph
+from parityscope.comparison import measure_pair
+from parityscope.comparison.parts import measure_parts
+from parityscope.comparison.rows import Align, as_given
+from parityscope.errors import ParityError
+from parityscope.evaluation.disturbing import disturbed_world
+from parityscope.evaluation.evaluating import evaluate
+from parityscope.evaluation.machine import usable_cores
+from parityscope.evaluation.program import Program, compile_program
+from parityscope.evaluation.reordering import reordered_world
+from parityscope.evaluation.sessions import Sessions
+from parityscope.evaluation.worlds import World
+from parityscope.expectation.grades import FLOAT32_ROUNDING, FORMATS, distance, graded_error
+from parityscope.expectation.records import FAR, Expectation, Reference
+from parityscope.records import Skip, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    import onnx_ir as ir
+
+    from parityscope.case import Inputs, Model
+    from parityscope.comparison import Statistics
+    from parityscope.comparison.parts import Parts
+
+__all__ = ["expect", "referred"]
+
+# Of the disturbance. Large beside the rounding errors of the disturbed pass itself, which are of size 1, and small enough
+# for linearity: an error of 4e-7 becomes 1e-4, less than TF32 makes. Chosen, a power of two.
+_GAIN = 256.0
+_SEED = 20240229  # of the order of the sums; any would do, a fixed one can be repeated
+# A choice between nearly equal values falls one way or the other with the rounding: that all of so many orders of the sums
+# agree, and the optimized run alone does not, happens by chance in one of eight of those rare cases. Chosen.
+_ORDERS = 3
+# Of the samples, so many are enough for the floor: relative to the tensor it hardly depends on the data. Chosen.
+_FLOOR_SAMPLES = 2
+_PLAIN, _DISTURBED, _REORDERED = "plain", "disturbed", "reordered"
+
+
+def expect(
+    model: Model,
+    inputs: Inputs,
+    samples: Sequence[int],
+    tensors: Sequence[str],
+    formats: Sequence[str] = FORMATS,
+    *,
+    floor_on: Sequence[int] | None = None,
+    reference: Reference | None = None,
+    progress: Progress = silent,
+    align: Align = as_given,
+    by_part: bool = False,
+) -> Expectation:
+    """The errors to be expected of `tensors`, over `samples` together.
+
+    Args:
+        model: The reference model.
+        inputs: Its samples.
+        samples: Indices of samples.
+        tensors: Names of values of the main graph.
+        formats: What to predict ("tf32", "f16", "bf16", "int8"); rounding alone, with FP32's range.
+        floor_on: The samples that tell the noise floor ("f32"), the first two if None; without any it is not told.
+        reference: What the reference's own runtime computed; without it the plain world takes its place.
+        progress: Told about every step.
+        align: Puts what was found beside what was expected, where rows have no order of their own.
+        by_part: Whether the errors by part are wanted too.
+    """
+    skipped: list[Skip] = []
+    sessions = Sessions(threads=usable_cores())
+    try:
+        graph, program = _wide(model.path, model.sha256)
+    except ParityError as error:
+        return Expectation(errors={}, skipped=(_lacking("everything", error),))
+    watch = [name for name in dict.fromkeys(tensors) if name in _known(program)]
+    plain = World(name=_PLAIN, program=program)
+    predicting, noise = [], []
+    for name in formats:
+        try:
+            world, _ = prepare(model, _target(name, model, inputs, samples), ())
+            predicting.append(replace(world, name=name))
+        except ParityError as error:
+            skipped.append(Skip(what=f"expected error of {name}", reason=error.problem, fix=error.fix))
+    floor_on = samples[:_FLOOR_SAMPLES] if floor_on is None else floor_on
+    if floor_on:
+        noise.append(reordered_world(replace(plain, name=_REORDERED), np.random.default_rng(_SEED)))
+        noise.append(disturbed_world(replace(plain, name=_DISTURBED), graph, _GAIN, sessions))
+    meter = _Meter(reference=reference, align=align, by_part=by_part)
+    try:
+        for place, index in enumerate(samples):
+            worlds = [plain, *predicting, *(noise if index in floor_on else [])]
+            if len(worlds) > 1:
+                told = _Told(progress=progress, place=place, samples=len(samples), steps=len(program.steps))
+                meter.measure(worlds, inputs, index, watch, sessions, told)
+        moved = _moved(meter, plain, inputs, floor_on, sessions) if floor_on else {}
+    except ParityError as error:
+        return Expectation(errors={}, skipped=(*skipped, _lacking("everything", error)))
+    progress("predicting", 1, 1)
+    errors: dict[str, dict[str, float]] = {}
+    if floor_on:
+        handed_on = dict.fromkeys((name for name in tensors if name not in model.sites), FLOAT32_ROUNDING)
+        errors["f32"] = handed_on | _floors(meter, watch)
+        skipped += [_moved_by_optimizer(name, size) for name, size in moved.items()]
+    for world in predicting:
+        errors[world.name], lost = _foreseen(world.name, meter.totals.get(world.name, {}))
+        skipped += lost
+    if floor_on and "f16" in errors:
+        errors["f32"] = _no_less_than_rounding(errors["f32"], errors["f16"])
+    parts = {world.name: meter.parts.get(world.name, {}) for world in predicting}
+    if floor_on and by_part:
+        parts["f32"] = _floor_parts(meter)
+    return Expectation(errors=errors, skipped=tuple(skipped), moved=moved, parts=parts)
+
+
+@functools.lru_cache(maxsize=2)  # the model, and the corrected copy that is examined after it
+def _wide(path: Path, _sha256: str) -> tuple[ir.Model, Program]:
+    """The model in FP32, and its program: made once for all who ask."""
+    graph = wide(read_graph(path))
+    return graph, compile_program(graph)
+
+
+def referred(model: Model, inputs: Inputs, samples: Sequence[int]) -> dict[int, dict[str, np.ndarray]]:
+    """What ONNX Runtime gives at the outputs, by sample, on the samples that tell the floor.
+
+    Raises:
+        ParityError: the runtime refuses the model.
+    """
+    from parityscope.backends import Capture
+    from parityscope.backends.opening import open_target
+
+    with open_target(model, Target(backend="ort"), Capture()) as session:
+        return {index: dict(session.run(inputs.sample(index))) for index in samples[:_FLOOR_SAMPLES]}
+
+
+def _known(program: Program) -> set[str]:
+    return {*program.steps_of, *program.constants, *program.inputs}
+
+
+def _target(name: str, model: Model, inputs: Inputs, samples: Sequence[int]) -> Target:
+    """What simulates a format: its rounding alone, its range left as FP32's."""
+    if name not in QUANTIZED:
+        return Target(backend="sim", precision=name, options=(("range", "unbounded"),))
+    from parityscope.backends.calibrating import calibrated, quantized_target
+
+    return quantized_target(name, calibrated(model, [inputs.sample(index) for index in samples]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    """Where in the pass a sample is."""
+
+    progress: Progress
+    place: int
+    samples: int
+    steps: int
+
+    def at(self, step: int) -> None:
+        self.progress("predicting", self.place * self.steps + step, self.samples * self.steps)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Meter:
+    """Statistics by world and tensor.
+
+    Formats and the disturbance are held against the plain world, another order of the sums against the reference; `still` holds
+    that one against the plain world too.
+    """
+
+    reference: Reference | None
+    align: Align
+    by_part: bool = False
+    totals: dict[str, dict[str, Statistics]] = field(default_factory=dict)
+    parts: dict[str, dict[tuple[int, str], Parts]] = field(default_factory=dict)
+    still: dict[str, dict[str, Statistics]] = field(default_factory=dict)
+
+    def measure(
+        self,
+        worlds: Sequence[World],
+        inputs: Inputs,
+        index: int,
+        watch: Sequence[str],
+        sessions: Sessions,
+        told: _Told,
+    ) -> None:
+        """Adds one sample."""
+        names = [world.name for world in worlds]
+        held: dict[str, dict[str, np.ndarray]] = {name: {} for name in names}
+        for moment in evaluate(worlds, inputs.sample(index).arrays, watch, sessions):
+            told.at(0 if moment.step is None else moment.step.index)
+            for name in names:
+                for site in moment.sites:
+                    value = moment.stored(name, site)
+                    if isinstance(value, np.ndarray):
+                        held[name][site] = value
+            if self.align is as_given:  # what has no order of its own is put in order as a whole
+                self._add(held, index)
+                held = {name: {} for name in names}
+        self._add(held, index)
+
+    def _add(self, held: Mapping[str, dict[str, np.ndarray]], index: int) -> None:
+        plain = held[_PLAIN]
+        own = {site: self._referred(index, site, array) for site, array in plain.items()}
+        for name, found in held.items():
+            if name == _PLAIN or not found:
+                continue
+            expected = own if name == _REORDERED else plain
+            aligned = self._merge(self.totals.setdefault(name, {}), expected, found)
+            if self.by_part:
+                each = ((site, measure_parts(expected[site], array)) for site, array in aligned.items())
+                held_parts = self.parts.setdefault(name, {})
+                held_parts.update({(index, site): part for site, part in each if part is not None})
+            if name.startswith(_REORDERED) and self.reference is not None:
+                self._merge(self.still.setdefault(name, {}), plain, found)
+
+    def _referred(self, index: int, site: str, array: np.ndarray) -> np.ndarray:
+        found = None if self.reference is None else self.reference(index, site)
+        return array if found is None else found
+
+    def _merge(
+        self, totals: dict[str, Statistics], expected: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        """Adds what was `found` to the totals, and gives it as far as it can be compared."""
+        aligned = found if self.align is as_given else self.align(expected, found)
+        alike = {
+            site: array
+            for site, array in aligned.items()
+            if site in expected and expected[site].shape == array.shape and expected[site].dtype == array.dtype
+        }
+        for site, array in alike.items():
+            part = measure_pair(expected[site], array, channel_axis=None)
+            totals[site] = totals[site].merge(part) if site in totals else part
+        return alike
+
+
+def _moved(meter: _Meter, plain: World, inputs: Inputs, samples: Sequence[int], sessions: Sessions) -> dict[str, float]:
+    """The tensors that the reference's optimizer moves, and how far; what varies there is then told of the plain world."""
+    program = plain.program
+    if meter.reference is None or any("Quantize" in step.op_type for step in program.steps):
+        return {}
+    varied = meter.totals.get(_REORDERED, {})
+    far = {
+        name: found.rel_l2
+        for name, found in varied.items()
+        if found.is_float and math.isfinite(found.rel_l2) and found.rel_l2 > FAR * FLOAT32_ROUNDING
+    }
+    if not far:
+        return {}
+    orders = [
+        reordered_world(replace(plain, name=f"{_REORDERED}{seed}"), np.random.default_rng(seed))
+        for seed in range(_SEED + 1, _SEED + _ORDERS)
+    ]
+    again = _Meter(reference=lambda _index, _site: None, align=meter.align)
+    quiet = _Told(progress=silent, place=0, samples=1, steps=1)
+    for index in samples:
+        again.measure([plain, *orders], inputs, index, list(far), sessions, quiet)
+    several = [meter.still.get(_REORDERED, {}), *again.totals.values()]
+    worst = {name: max((one[name].rel_l2 for one in several if name in one), default=math.inf) for name in far}
+    wrong = {name: far[name] for name, size in worst.items() if size * FAR < far[name]}
+    for name in wrong:
+        varied[name] = max((one[name] for one in several if name in one), key=lambda one: one.rel_l2)
+    return wrong
+
+
+def _floors(meter: _Meter, tensors: Sequence[str]) -> dict[str, float]:
+    """The floor of each tensor that was measured at least once; a distance that is not finite says nothing."""
+    disturbed_by, varied_by = (meter.totals.get(name, {}) for name in (_DISTURBED, _REORDERED))
+    errors = {}
+    for name in tensors:
+        variation = _size(varied_by.get(name))
+        if name in varied_by and not varied_by[name].is_float:
+            errors[name] = (
+                variation  # choices and counts are not rounded, and a disturbed one says nothing about its noise
+            )
+            continue
+        propagated = _size(disturbed_by[name]) if name in disturbed_by and disturbed_by[name].is_float else math.nan
+        if math.isfinite(variation) or math.isfinite(propagated):
+            propagated, variation = (size if math.isfinite(size) else 0.0 for size in (propagated, variation))
+            own = 2.0 * ((propagated / _GAIN) ** 2 + (ROUNDING * FLOAT32_ROUNDING) ** 2)
+            errors[name] = max(FLOAT32_ROUNDING, math.sqrt(own + variation**2))
+    return errors
+
+
+def _floor_parts(meter: _Meter) -> dict[tuple[int, str], Parts]:
+    """The floor's formula for each part; where the disturbance says nothing, what varied and the last rounding."""
+    found = {}
+    for place, varied in meter.parts.get(_REORDERED, {}).items():
+        own = 2.0 * (ROUNDING * FLOAT32_ROUNDING) ** 2
+        floor = varied.scaled(1.0, own)
+        carried = meter.parts.get(_DISTURBED, {}).get(place)
+        found[place] = floor if carried is None else floor.plus(carried.scaled(2.0 / _GAIN**2, 0.0))
+    return found
+
+
+def _size(found: Statistics | None) -> float:
+    return math.nan if found is None else distance(found)
+
+
+def _no_less_than_rounding(floor: Mapping[str, float], half: Mapping[str, float]) -> dict[str, float]:
+    """The FP32 floor of each tensor, and at least what rounding every tensor to FP32 does to first order.
+
+    The model of the floor does not enter the bodies of Loop and Scan; the simulation does. Errors of rounding are
+    proportional to the format's unit roundoff to first order, and no layer rounds less often than once.
+    """
+    scale = format_named("f32").unit_roundoff / format_named("f16").unit_roundoff
+    known = {name: scale * value for name, value in half.items() if math.isfinite(value)}
+    return {name: max(value, known.get(name, 0.0)) for name, value in floor.items()}
+
+
+def _foreseen(number_format: str, totals: Mapping[str, Statistics]) -> tuple[dict[str, float], list[Skip]]:
+    """The error of each tensor that a simulation foresees, and those of which it foresees none.
+
+    Elements in which the reference alone is not finite say nothing about rounding.
+    """
+    errors, lost = {}, []
+    for name, total in totals.items():
+        if not total.nonfinite_candidate:
+            errors[name] = total.rel_l2_finite if total.nonfinite_reference else graded_error(total)
+            continue
+        lost.append(
+            Skip(
+                what=f"expected error of {number_format} at {name}",
+                reason="its rounding alone gives NaN or infinity where the reference does not",
+                fix="ask where it begins: parityscope predict",
+            )
+        )
+    return errors, lost
+
+
+def _moved_by_optimizer(name: str, size: float) -> Skip:
+    return Skip(
+        what=f"noise floor of {name}, what the optimizer does",
+        reason=f"ONNX Runtime's optimizer moves it by {size:.3g} (relative L2), which no order of the sums does",
+        fix="compare with the model as it stands: --reference 'ort?optimization=disabled'",
+    )
+
+
+def _lacking(what: str, error: ParityError) -> Skip:
+    return Skip(what=f"noise floor, {what} errors", reason=error.problem, fix=error.fix)

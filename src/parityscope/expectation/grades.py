@@ -1,0 +1,74 @@
+"""Measured and expected errors -> grades: the finest arithmetic whose expected error covers what was measured.
+
+A tensor's grade is the finest arithmetic whose *expected* error on these samples covers the measured one:
+
+* `f32`: the noise floor, how far two honest FP32 evaluations are expected and measured to be apart.
+* `tf32`, `f16`, `bf16`: the reference simulated with that format's *rounding*, its range left as FP32's. Loss of range
+  (overflow, underflow to zero) is not rounding and is never excused by a grade. Where a simulation gives NaN or
+  infinity and the reference does not, nothing is expected: an infinite error would excuse every other.
+* `int8`: the reference with the operands of its products quantized to INT8, by scales of these samples. It is computed
+  where it is declared.
+
+A measured error may exceed the expected one by a margin and still have that grade; the margins are constants below.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from parityscope.comparison.statistics import scaled
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from parityscope.comparison import Statistics
+    from parityscope.records import Grade
+
+__all__ = ["FLOAT32_ROUNDING", "FORMATS", "distance", "grade_of", "graded_error", "margin_of"]
+
+FORMATS = ("tf32", "f16", "bf16")
+
+# Half a unit in the last place: the least relative error that rounding one result to float32 can make.
+FLOAT32_ROUNDING = 2.0**-24
+
+# Final outputs of real engines lie within a factor of two of the simulated rounding error (measured on FP16 engines:
+# per tensor 0.91 to 1.11 of it; accumulation order moves it by a few percent).
+_FORMAT_MARGIN = 2.0
+
+# Measured with bench/noise_floor.py, float tensors of more than 64 elements: ONNX Runtime against OpenVINO in FP32 and
+# against itself unoptimized, on the PP-OCRv4 detector, recogniser and angle classifier (1113 tensors). The error of a
+# tensor over its floor had medians of 0.2 to 0.8 (one pair: 1.45), 99th percentiles of up to 1.7, and was 1.7 at most.
+# The margin is twice that, rounded up, for kernels that were not measured (Winograd's) and tensors of few elements. It
+# hides no TF32: with TF32 products nine of ten tensors there were more than 200 floors away.
+_FLOAT32_MARGIN = 4.0
+
+
+def distance(statistics: Statistics) -> float:
+    """The error that grades are about: relative L2 for floats, share of unequal elements for everything else."""
+    return statistics.rel_l2 if statistics.is_float else statistics.mismatch_share
+
+
+def graded_error(statistics: Statistics) -> float:
+    """`distance`; of floats whose reference is zero everywhere their root mean square, in the tensor's own unit.
+
+    Relative to nothing every error is infinite, and a bug as large as a rounding.
+    """
+    floats = statistics.floats
+    if floats is None or floats.disagreeing or floats.moments.reference2 or not floats.finite:
+        return distance(statistics)
+    return scaled(math.sqrt(floats.moments.error2 / floats.finite), floats.moments.exponent)
+
+
+def grade_of(measured: float, expected: Mapping[str, float]) -> Grade:
+    """The finest arithmetic that covers `measured`; "beyond" when none does."""
+    order: tuple[Grade, ...] = ("f32", "tf32", "f16", "bf16", "int8")
+    for name in order:
+        if name in expected and measured <= margin_of(name) * expected[name]:
+            return name
+    return "beyond"
+
+
+def margin_of(name: str) -> float:
+    """How many times the expected error still has the grade `name`."""
+    return _FLOAT32_MARGIN if name == "f32" else _FORMAT_MARGIN

@@ -1,0 +1,267 @@
+"""Generated hypotheses about a region: the context that they are made of, and what a search of it says, as outcomes.
+
+They are asked where no arithmetic explains what a region introduced, on top of the arithmetics that come nearest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.arithmetic.hypotheses import Hypothesis, Variant
+from parityscope.case.graph import Regions, computing, constant_value
+from parityscope.errors import ParityError
+from parityscope.explanation.claims import Claim, Outcome
+from parityscope.explanation.judging import accepted
+from parityscope.explanation.weighing import weigh
+from parityscope.hypotheses.searching import pattern_of
+from parityscope.hypotheses.stretch import Context
+from parityscope.hypotheses.worker import Candidate, Task
+from parityscope.records import Skip
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import onnx
+    import onnx_ir as ir
+
+    from parityscope.explanation.weighed import Weighed
+    from parityscope.hypotheses.worker import Worker
+    from parityscope.localization import Sides
+
+__all__ = ["Generated", "Surroundings", "context_of_region", "generate"]
+
+_SHARE = (
+    0.985  # of the squared error, on elements that nothing was fitted to: below it a description is no cause (measured)
+)
+_EXACTLY = 0.9999  # a share that leaves nothing to argue about, whatever the noise model says of the rest
+_BITS_SAVED = 20.0  # chosen: one claim in a million that would save as much by chance
+_FEW_BITS = 45.0  # chosen: one fitted number and what it is about
+_NEAR = 12  # nodes before and behind the stretch whose tensors are looked at; chosen
+_BASES = 3  # arithmetics that edits are tried on top of
+_SHARE_OF_TIME = 1.5  # of what arithmetics may take, for each of them; chosen
+_NBYTES = 256 << 20  # of the context's tensors, for all samples; chosen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generated:
+    """What a search found: outcomes that hold, best first; the nearest descriptions; and what was not tried."""
+
+    held: tuple[Outcome, ...]
+    nearest: tuple[Candidate, ...]
+    skipped: tuple[Skip, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Surroundings:
+    """Where a region lies: both sides' tensors, the whole graph, and which worker searches."""
+
+    sides: Sides
+    graph: ir.Model
+    worker: Worker
+    held_elsewhere: list[str]
+
+    def context(self, weighed: Weighed) -> Context:
+        """The region of `weighed` with the nodes around it."""
+        return _context(self, weighed.tensor, [str(value.name) for value in weighed.region.graph.inputs])
+
+
+def generate(
+    weighed: Weighed,
+    bases: Sequence[tuple[str, Variant | None]],
+    context: Context,
+    worker: Worker,
+    held_elsewhere: list[str],
+    seconds: float,
+) -> Generated:
+    """Searches the region on top of each of `bases` (hypothesis, variant), until one explains it.
+
+    `seconds` are what arithmetics may take.
+    `held_elsewhere` are patterns of what explained other regions, tried first; what explains this one is added.
+    """
+    nearest: list[Candidate] = []
+    skipped: list[Skip] = []
+    held: list[tuple[float, Outcome]] = []
+    for name, variant in bases[:_BASES]:
+        if variant is not None and variant.accumulate is not None:
+            continue
+        words = "" if variant is None else variant.words
+        task = Task(
+            context=context, seconds=_SHARE_OF_TIME * seconds, arithmetic=(name, words), first=tuple(held_elsewhere)
+        )
+        answer = worker.search(task)
+        skipped += _skips(weighed.tensor, answer.problem, answer.untried, answer.fatal)
+        for candidate in answer.candidates:
+            outcome = _outcome(weighed, candidate, name, variant)
+            if outcome is not None and _holds(outcome, candidate):
+                held.append((candidate.length, outcome))
+        nearest += answer.candidates
+        # What leaves a little may leave nothing on top of another arithmetic.
+        if any(outcome.line.share >= _EXACTLY for _, outcome in held):
+            break
+    if held:
+        found = [outcome for _, outcome in sorted(held, key=lambda one: one[0])]
+        held_elsewhere.append(pattern_of(found[0].claim.variant.words))
+        return Generated(held=tuple(found), nearest=(), skipped=tuple(skipped))
+    nearest.sort(key=lambda one: -one.share)
+    return Generated(held=(), nearest=tuple(nearest), skipped=tuple(skipped))
+
+
+def _skips(tensor: str, problem: str, untried: int, fatal: Sequence[str]) -> Iterator[Skip]:
+    what = f"generated hypotheses of {tensor}"
+    if problem:
+        yield Skip(what=what, reason=problem)
+    if untried:
+        yield Skip(what=what, reason=f"the budget of this region was spent before {untried} of them")
+    for words in fatal:
+        yield Skip(what=f"hypothesis of {tensor}: {words}", reason="it ended ONNX Runtime, or never ended")
+
+
+def _outcome(weighed: Weighed, candidate: Candidate, base_name: str, base: Variant | None) -> Outcome | None:
+    """What a candidate predicts held against the noise floor, as every arithmetic is."""
+    if candidate.predicted.shape != weighed.scene.candidate.shape:
+        return None
+    steps = [str(node.outputs[0].name) for node in weighed.scene.model.graph]
+    kind = Hypothesis(
+        name=f"generated: {candidate.kind}",
+        title=candidate.words,
+        family="semantic",
+        applies=lambda *_: True,
+        variants=lambda *_: (),
+    )
+    claim = Claim(
+        hypothesis=kind,
+        variant=Variant(words=candidate.words),
+        position=steps.index(candidate.step) if candidate.step in steps else len(steps) - 1,
+        base=base,
+        base_name=base_name,
+        exact=candidate.predicted,
+        generated=candidate,
+    )
+    outcome = weigh(weighed.scene, claim, weighed.sigma)
+    # Judged by what it explains of elements and samples that nothing was fitted to.
+    return None if outcome is None else replace(outcome, line=replace(outcome.line, share=candidate.share))
+
+
+def _holds(outcome: Outcome, candidate: Candidate) -> bool:
+    """Whether a candidate is a cause: it explains everything, or nearly so in few words; more words describe anything."""
+    if outcome.mismatched or candidate.share < _SHARE or candidate.length > -_BITS_SAVED:
+        return False
+    return candidate.share >= _EXACTLY or accepted(outcome, np.zeros(0)) or candidate.bits <= _FEW_BITS
+
+
+def _context(around: Surroundings, tensor: str, entering: Sequence[str]) -> Context:
+    sides, graph = around.sides, around.graph
+    nodes = list(computing(graph))
+    places = {id(node): index for index, node in enumerate(nodes)}
+    inside = Regions(graph).of(tensor, frozenset(sides.observed()))
+    first, last = min(places[id(node)] for node in inside), max(places[id(node)] for node in inside)
+    wanted = {str(value.name) for node in inside for value in node.outputs}
+    borders = set(entering)
+    close = [
+        node
+        for node in nodes
+        if any(value.name in borders for value in node.outputs)
+        or any(value is not None and value.name == tensor for value in node.inputs)
+    ]
+    chosen = sorted({places[id(node)] for node in (*inside, *close)})
+    behind = _behind(nodes, tensor)
+    near = nodes[max(0, first - _NEAR) : last + _NEAR]
+    read = {str(value.name): value for node in near for value in node.inputs if value is not None}
+    constants = {
+        name: np.asarray(held.numpy())
+        for node in (nodes[place] for place in chosen)
+        for value in node.inputs
+        if value is not None and (held := constant_value(value)) is not None and (name := str(value.name))
+    }
+    constants |= _near_constants(read)
+    samples = list(sides.reference.samples)
+    names = [
+        name for name in _near_tensors(near, nodes, chosen) if name not in behind | wanted and name not in constants
+    ]
+    worlds = [_world(sides, sample, names, tensor, len(samples)) for sample in samples]
+    candidate = [sides.candidate.get(sample, sides.pairing[tensor]) for sample in samples]
+    return Context(
+        nodes=[_message(nodes[place]) for place in chosen],
+        stretch=[chosen.index(places[id(node)]) for node in inside],
+        output=tensor,
+        constants=constants,
+        worlds=worlds,
+        candidate=candidate,
+        behind=frozenset(behind),
+        opsets=dict(graph.opset_imports),
+        ir_version=graph.ir_version or 8,
+    )
+
+
+def _message(node: ir.Node) -> onnx.NodeProto:
+    import onnx_ir as ir
+
+    return ir.serde.serialize_node(node)
+
+
+def _behind(nodes: Sequence[ir.Node], tensor: str) -> set[str]:
+    """What depends on a tensor."""
+    found = {tensor}
+    for node in nodes:
+        if any(value is not None and value.name in found for value in node.inputs):
+            found.update(str(value.name) for value in node.outputs)
+    return found - {tensor}
+
+
+def _near_constants(read: Mapping[str, ir.Value]) -> dict[str, np.ndarray]:
+    """Small parameters of nodes near by: a bias that is applied elsewhere, an epsilon of a neighbour."""
+    found = {}
+    for name, value in read.items():
+        held = constant_value(value)
+        if held is not None and 0 < held.size <= 1 << 16 and held.dtype.is_floating_point():
+            found[name] = np.asarray(held.numpy())
+    return found
+
+
+def _near_tensors(near: Sequence[ir.Node], nodes: Sequence[ir.Node], chosen: Sequence[int]) -> list[str]:
+    """Tensors that the chosen nodes read or give, and those of nodes near by."""
+    values = [value for place in chosen for value in (*nodes[place].inputs, *nodes[place].outputs)]
+    values += [value for node in near for value in (*node.inputs, *node.outputs)]
+    return list(dict.fromkeys(str(value.name) for value in values if value is not None and value.name))
+
+
+def _world(sides: Sides, sample: int, names: Sequence[str], reader: str, samples: int) -> dict[str, np.ndarray]:
+    """The candidate's tensors as far as it showed them, the nearest first, within the memory for all samples."""
+    given = sides.inputs.sample(sample).arrays
+    left = _NBYTES // samples
+    world: dict[str, np.ndarray] = {}
+    for name in names:
+        if name in given:
+            array = np.asarray(given[name])
+        elif name in sides.pairing and not sides.unlike(sample, name):
+            try:
+                array = sides.its(sample, name, reader=reader)
+            except (ParityError, KeyError):
+                continue
+        else:
+            continue
+        if array.nbytes <= left:
+            left -= array.nbytes
+            world[name] = array
+    return world
+
+
+def context_of_region(region: ir.Model, feeds: Mapping[str, np.ndarray], candidate: np.ndarray) -> Context:
+    """A region on its own, with nothing known around it."""
+    nodes = list(computing(region))
+    values = [value for node in nodes for value in node.inputs if value is not None]
+    constants = {str(v.name): np.asarray(held.numpy()) for v in values if (held := constant_value(v)) is not None}
+    return Context(
+        nodes=[_message(node) for node in nodes],
+        stretch=list(range(len(nodes))),
+        output=str(region.graph.outputs[0].name),
+        constants=constants,
+        worlds=[dict(feeds)],
+        candidate=[candidate],
+        behind=frozenset(),
+        opsets=dict(region.opset_imports),
+        ir_version=region.ir_version or 8,
+    )

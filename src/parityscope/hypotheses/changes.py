@@ -1,0 +1,236 @@
+"""Every generic change of one array that keeps its shape and type: layouts, formats, grids, shifts, order, scale.
+
+One list serves inputs, constants, results and lists of numbers in attributes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import ml_dtypes
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    Change = Callable[[np.ndarray], np.ndarray]
+
+__all__ = ["FORMATS", "blocks_of", "changes", "quantized", "rounded", "to_integers"]
+
+FORMATS = ("float16", "bfloat16", "tf32", "bfloat16 cut off", "float8_e4m3fn", "float8_e5m2")
+_FACTORS = (2.0, 0.5, -1.0, 0.0, 255.0, 1 / 255, 128.0, 1 / 128, 10.0, 0.1)
+_OFFSETS = (1.0, -1.0, 0.5, -0.5, 128.0, -128.0)
+_MOST_AXES = 5  # permutations of more are too many
+_MOST_SHIFTED = 4096  # indices: a longer axis is no axis of channels
+_FEW = 12  # indices of an axis that are exchanged two by two
+_TF32_HALF, _TF32_KEPT, _BF16_KEPT = np.uint32(0x1000), np.uint32(0xFFFFE000), np.uint32(0xFFFF0000)
+
+
+def rounded(name: str, *, saturating: bool = False) -> Change:
+    """Rounding of floats to a format of `FORMATS` and back."""
+
+    def change(array: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            if name == "tf32":
+                return (
+                    ((array.astype(np.float32).view(np.uint32) + _TF32_HALF) & _TF32_KEPT)
+                    .view(np.float32)
+                    .astype(array.dtype)
+                )
+            if name == "bfloat16 cut off":
+                return (array.astype(np.float32).view(np.uint32) & _BF16_KEPT).view(np.float32).astype(array.dtype)
+            kind = np.dtype(getattr(ml_dtypes, name, name))
+            wide = array.astype(np.float32)
+            if saturating:
+                largest = float(ml_dtypes.finfo(kind).max)
+                wide = np.clip(wide, -largest, largest)
+            return wide.astype(kind).astype(array.dtype)
+
+    return change
+
+
+def quantized(bits: int, axis: int | None = None, *, symmetric: bool = True) -> Change:
+    """Rounding to 2^bits levels over the array's own range: of all of it, or of each index of `axis`."""
+
+    def change(array: np.ndarray) -> np.ndarray:
+        over = None if axis is None else tuple(other for other in range(array.ndim) if other != axis)
+        low, high = array.min(over, keepdims=True), array.max(over, keepdims=True)
+        if symmetric:
+            scale = np.maximum(np.abs(low), np.abs(high)) / (2 ** (bits - 1) - 1)
+            return np.asarray(np.round(array / np.where(scale > 0, scale, 1)) * scale, array.dtype)
+        low, high = np.minimum(low, 0), np.maximum(high, 0)
+        scale = np.where(high > low, (high - low) / (2**bits - 1), 1)
+        zero = np.round(-low / scale)
+        return np.asarray((np.clip(np.round(array / scale) + zero, 0, 2**bits - 1) - zero) * scale, array.dtype)
+
+    return change
+
+
+def to_integers(bits: int, *, signed: bool, wraps: bool) -> Change:
+    """Kept in integers of so many bits: beyond their range saturated, or wrapped."""
+    low, count = (-(1 << (bits - 1)) if signed else 0), 1 << bits
+
+    def change(array: np.ndarray) -> np.ndarray:
+        with np.errstate(invalid="ignore"):
+            whole = np.trunc(array) if array.dtype.kind == "f" else array.astype(np.int64)
+            return ((whole - low) % count + low if wraps else np.clip(whole, low, low + count - 1)).astype(array.dtype)
+
+    return change
+
+
+def changes(array: np.ndarray) -> Iterator[tuple[str, Change]]:
+    """Words and function of every change that arrays of this shape and type have."""
+    yield from _layouts(array)
+    if array.dtype.kind == "f":
+        yield from _formats(array)
+    if array.dtype.kind in "fiu":
+        yield from _ranges(array)
+        yield from _values(array)
+    if array.dtype.kind == "b":
+        yield "negated", np.logical_not
+    for axis, length in enumerate(array.shape):
+        if length > 1:
+            yield from _along(array, axis, length)
+
+
+def _layouts(array: np.ndarray) -> Iterator[tuple[str, Change]]:
+    if not 1 < array.ndim <= _MOST_AXES or sum(length > 1 for length in array.shape) < 2:
+        return
+    for order in itertools.permutations(range(array.ndim)):
+        if list(order) == sorted(order):
+            continue
+        yield (
+            f"transposed {list(order)} and read in the old shape",
+            lambda a, p=order: np.ascontiguousarray(a.transpose(p)).reshape(a.shape),
+        )
+        yield (
+            f"laid out {list(order)} and read as it stands",
+            lambda a, p=order: a.reshape([a.shape[i] for i in p]).transpose(np.argsort(p)),
+        )
+    last = tuple(range(array.ndim))
+    for axes in {last[-2:], last}:
+        yield f"reversed along the axes {list(axes)}", lambda a, axes=axes: np.flip(a, axes)
+
+
+def _formats(array: np.ndarray) -> Iterator[tuple[str, Change]]:
+    for name in FORMATS:
+        yield f"rounded to {name}", rounded(name)
+    for name in ("float16", "float8_e4m3fn", "float8_e5m2"):
+        yield f"rounded to {name}, saturated at its largest", rounded(name, saturating=True)
+    for bits in (8, 4, 16, 7):
+        yield f"quantized to int{bits} as a whole", quantized(bits)
+        yield f"quantized to uint{bits} with a zero point", quantized(bits, symmetric=False)
+        for axis in range(array.ndim) if array.ndim > 1 else ():
+            yield f"quantized to int{bits} along axis {axis}", quantized(bits, axis)
+
+
+def _ranges(array: np.ndarray) -> Iterator[tuple[str, Change]]:
+    for bits, signed, wraps in itertools.product((8, 16, 32), (True, False), (True, False)):
+        word = f"{'int' if signed else 'uint'}{bits}"
+        yield f"{'wrapped' if wraps else 'saturated'} to {word}", to_integers(bits, signed=signed, wraps=wraps)
+    if array.dtype.kind in "iu":
+        for name in ("float16", "bfloat16", "float32"):
+            kind = np.dtype(getattr(ml_dtypes, name, name))
+            yield (
+                f"passed through {name}",
+                lambda a, kind=kind: np.nan_to_num(a.astype(kind).astype(np.float64), posinf=65504).astype(a.dtype),
+            )
+
+
+def _values(array: np.ndarray) -> Iterator[tuple[str, Change]]:
+    whole = array.dtype.kind in "iu"
+    for factor in _FACTORS:
+        yield (
+            f"times {factor:.4g}",
+            lambda a, k=factor: (
+                (a.astype(np.int64) * k).astype(np.int64).astype(a.dtype) if whole else (a * k).astype(a.dtype)
+            ),
+        )
+    for offset in _OFFSETS:
+        yield (
+            f"plus {offset:g}",
+            lambda a, k=offset: (a.astype(np.int64) + int(k)).astype(a.dtype) if whole else (a + k).astype(a.dtype),
+        )
+
+
+def _along(array: np.ndarray, axis: int, length: int) -> Iterator[tuple[str, Change]]:
+    yield f"reversed along axis {axis}", lambda a: np.flip(a, axis)
+    for count in sorted({1, -1, 2, -2, length // 2}):
+        yield f"rolled by {count} along axis {axis}", lambda a, k=count: np.roll(a, k, axis)
+    if length < _MOST_SHIFTED:
+        for word, ahead in (("forward", True), ("back", False)):
+            yield f"shifted {word} by 1 along axis {axis}, zeros put in", lambda a, w=ahead: _shifted(a, axis, w, 0)
+            yield (
+                f"shifted {word} by 1 along axis {axis}, the edge repeated",
+                lambda a, w=ahead: _shifted(a, axis, w, None),
+            )
+    for word, where in (("first", slice(0, 1)), ("last", slice(-1, None)), ("first and last", [0, -1])):
+        yield f"{word} of axis {axis} zeroed", lambda a, i=where: _zeroed(a, axis, i)
+    yield (
+        f"every index of axis {axis} taken as the first",
+        lambda a: np.broadcast_to(np.take(a, [0], axis), a.shape).copy(),
+    )
+    if array.dtype.kind == "f":
+        for word, of in (("largest", np.max), ("mean", np.mean)):
+            yield (
+                f"every index of axis {axis} taken as the {word}",
+                lambda a, of=of: np.broadcast_to(of(a, axis, keepdims=True), a.shape).astype(a.dtype),
+            )
+    for one, other in itertools.combinations(range(length if length <= _FEW else 0), 2):
+        swapped = [other if i == one else one if i == other else i for i in range(length)]
+        yield f"indices {one} and {other} of axis {axis} exchanged", lambda a, o=swapped: np.take(a, o, axis)
+    for count in blocks_of(length):
+        for order in _orders(count):
+            said = ", ".join(map(str, order))
+            yield f"{count} blocks of axis {axis} in the order {said}", lambda a, o=order: _reordered(a, axis, o)
+        for block in range(count):
+            yield (
+                f"block {block} of {count} of axis {axis} zeroed",
+                lambda a, b=block, n=length // count: _zeroed(a, axis, slice(b * n, (b + 1) * n)),
+            )
+        for rows, columns in {(count, length // count), (length // count, count)}:
+            yield (
+                f"axis {axis} interleaved ({rows} x {columns} read as {columns} x {rows})",
+                lambda a, x=rows, y=columns: _interleaved(a, axis, x, y),
+            )
+
+
+def blocks_of(length: int) -> list[int]:
+    """Into how many equal blocks an axis may fall: gates, heads, groups."""
+    return [count for count in (2, 3, 4, 6, 8) if length % count == 0 and length > count]
+
+
+def _orders(count: int) -> list[tuple[int, ...]]:
+    """All orders of few blocks; of more, two exchanged."""
+    first = tuple(range(count))
+    if count <= 4:
+        return [order for order in itertools.permutations(first) if order != first]
+    pairs = itertools.combinations(first, 2)
+    return [tuple(b if i == a else a if i == b else i for i in first) for a, b in pairs]
+
+
+def _reordered(array: np.ndarray, axis: int, order: Sequence[int]) -> np.ndarray:
+    blocks = np.split(array, len(order), axis)
+    return np.concatenate([blocks[index] for index in order], axis)
+
+
+def _interleaved(array: np.ndarray, axis: int, rows: int, columns: int) -> np.ndarray:
+    shape = (*array.shape[:axis], rows, columns, *array.shape[axis + 1 :])
+    return array.reshape(shape).swapaxes(axis, axis + 1).reshape(array.shape)
+
+
+def _zeroed(array: np.ndarray, axis: int, where: slice | list[int]) -> np.ndarray:
+    changed = array.copy()
+    changed[(slice(None),) * axis + (where,)] = 0
+    return changed
+
+
+def _shifted(array: np.ndarray, axis: int, ahead: bool, fill: int | None) -> np.ndarray:  # noqa: FBT001 - one of two ways
+    changed = array.copy() if fill is None else np.full_like(array, fill)
+    before, behind = ((slice(None),) * axis + (part,) for part in (slice(None, -1), slice(1, None)))
+    if ahead:
+        changed[behind] = array[before]
+    else:
+        changed[before] = array[behind]
+    return changed

@@ -1,0 +1,54 @@
+"""One hypothesis about a stretch, as a record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx
+
+    from parityscope.hypotheses.stretch import Stretch
+
+__all__ = ["Arrays", "Edit", "EverywhereError"]
+
+Arrays = Sequence["np.ndarray | None"]
+
+
+class EverywhereError(Exception):
+    """An edit that has no meaning for these arrays."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Edit:
+    """The stretch with one change, and what saying it costs.
+
+    Args:
+        words: Completes "the layer computes with ...": what is different, with its numbers.
+        bits: The length of that: log2 of the alternatives of its kind, 32 for a fitted number.
+        at: The step that is changed, its place in the stretch; -1 for the result as a whole.
+        node: Takes the place of the step's node: other attributes or another operator.
+        opset: The version of the operator set in which the step is meant; None for the model's own.
+        before: What the step reads, from what it would read.
+        after: What the step gives (its first output), from what it would give.
+        whole: The stretch's result on one sample, computed in another way.
+        reads: Which of its inputs, by place, the step (or `node`) reads, in order; None where that is as it was. Says in a graph
+            what `before` does with arrays.
+        behind: Operators of one variable put behind the result, with their constants: what `whole` says of it, in a graph.
+        numbers: What was fitted, by name.
+    """
+
+    words: str
+    bits: float
+    at: int = -1
+    node: onnx.NodeProto | None = None
+    opset: int | None = None
+    before: Callable[[Arrays], Arrays] | None = None
+    after: Callable[[np.ndarray], np.ndarray] | None = None
+    whole: Callable[[Stretch, int], np.ndarray] | None = None
+    reads: tuple[int | None, ...] | None = None
+    behind: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    numbers: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))

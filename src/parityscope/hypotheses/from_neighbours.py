@@ -1,0 +1,147 @@
+"""A step left out, done twice, exchanged with its neighbours; another node's result, or another sample's, in its place."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.hypotheses.edits import Edit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import onnx
+
+    from parityscope.evaluation.program import Step
+    from parityscope.hypotheses.stretch import Stretch
+
+__all__ = ["neighbour_edits"]
+
+_MOST_ALIKE = 10
+
+
+def neighbour_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterator[Edit]:
+    """Edits of the order in which `node`, the step at `place`, and those around the stretch are done."""
+    step = stretch.steps[place]
+    makers = {name: one for one in (*stretch.around, *stretch.steps[:place]) for name in one.outputs if name}
+    for index, name in enumerate(step.inputs):
+        if not name:
+            continue
+        rest = [other for other in step.inputs if other and other != name]
+        ignored = f", {', '.join(map(repr, rest))} ignored" if rest else ""
+        yield Edit(
+            words=f"{step.op_type} left out: {name!r} handed on{ignored}",
+            bits=4,
+            at=place,
+            node=_identity(node),
+            before=lambda arrays, i=index: [arrays[i]],
+            reads=(index,),
+        )
+        maker = makers.get(name)
+        if maker is not None and maker in stretch.around:
+            yield from _maker_edits(stretch, place, index, maker)
+        if place and name in stretch.steps[place - 1].outputs:
+            yield _swapped(stretch, place, index)
+    if place == len(stretch.steps) - 1:
+        yield from _result_edits(stretch, step)
+
+
+def _swapped(stretch: Stretch, place: int, index: int) -> Edit:
+    """A step of the stretch done before the one whose result it reads."""
+    step, before = stretch.steps[place], stretch.steps[place - 1]
+
+    def whole(one: Stretch, sample: int) -> np.ndarray:
+        return one.run_in_order(sample, place, index)
+
+    return Edit(words=f"{step.op_type} done before {before.op_type}", bits=6, whole=whole)
+
+
+def _identity(node: onnx.NodeProto) -> onnx.NodeProto:
+    import onnx
+
+    return onnx.NodeProto(op_type="Identity", input=["x"], output=[node.output[0]])
+
+
+def _maker_edits(stretch: Stretch, place: int, index: int, maker: Step) -> Iterator[Edit]:
+    """The node before an input left out, done twice, or done behind this one."""
+    for name in maker.inputs:
+        if name and stretch.value(0, name) is not None:
+            yield Edit(
+                words=f"{maker.op_type} before input {index} left out ({name!r} taken)",
+                bits=6,
+                whole=lambda one, sample, n=name: one.run(sample, _taking(place, index, one.value(sample, n))),
+            )
+
+    def again(one: Stretch, sample: int, array: np.ndarray) -> np.ndarray:
+        return one.compute(maker, [array, *one.read(sample, maker)[1:]])
+
+    yield Edit(
+        words=f"{maker.op_type} before input {index} done twice",
+        bits=6,
+        whole=lambda one, sample: one.run(
+            sample, _taking(place, index, again(one, sample, _read(one, sample, place, index)))
+        ),
+    )
+
+    def exchanged(one: Stretch, sample: int) -> np.ndarray:
+        before = one.value(sample, maker.inputs[0])
+        return again(one, sample, one.run(sample, _taking(place, index, before)))
+
+    if len(stretch.steps) == 1:
+        yield Edit(words=f"exchanged with the {maker.op_type} before it", bits=7, whole=exchanged)
+
+
+def _read(stretch: Stretch, sample: int, place: int, index: int) -> np.ndarray:
+    array = stretch.value(sample, stretch.steps[place].inputs[index])
+    if array is None:
+        raise KeyError(stretch.steps[place].inputs[index])
+    return array
+
+
+def _taking(place: int, index: int, array: np.ndarray | None) -> Edit:
+    """One input taken to be an array."""
+    return Edit(
+        words="",
+        bits=0,
+        at=place,
+        before=lambda arrays: [array if other == index else one for other, one in enumerate(arrays)],
+    )
+
+
+def _result_edits(stretch: Stretch, step: Step) -> Iterator[Edit]:
+    others = [stretch.value(0, name) if name else None for name in step.inputs]
+    if len(stretch.steps) == 1 and others and others[0] is not None:
+        yield Edit(
+            words=f"{step.op_type} done twice",
+            bits=5,
+            whole=lambda one, sample: one.compute(step, [one.base[sample], *one.read(sample, step)[1:]]),
+        )
+    output = stretch.context.output
+    for taker in stretch.around:
+        if output in taker.inputs:
+
+            def follows(one: Stretch, sample: int, t: Step = taker) -> np.ndarray:
+                arrays = [one.base[sample] if name == output else one.value(sample, name) for name in t.inputs]
+                return one.compute(t, arrays)
+
+            yield Edit(words=f"the {taker.op_type} that follows done here already", bits=5, whole=follows)
+    shape = stretch.base[0].shape
+    alike = [
+        name
+        for name, array in stretch.context.worlds[0].items()
+        if array.shape == shape and array.dtype == stretch.base[0].dtype
+    ][:_MOST_ALIKE]
+    for name in alike if shape else ():
+        yield Edit(
+            words=f"{name!r} in place of the result (outputs or buffers exchanged)",
+            bits=6 + math.log2(len(alike)),
+            whole=lambda one, sample, n=name: np.asarray(one.value(sample, n)),
+        )
+    if len(stretch.base) > 1:
+        yield Edit(
+            words="the result of the sample before (a stale buffer)",
+            bits=6,
+            whole=lambda one, sample: one.base[sample - 1],
+        )

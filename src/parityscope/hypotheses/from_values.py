@@ -1,0 +1,418 @@
+"""The result as a function of what the model says it is: elementwise, by index of an axis, in another place, plus another tensor.
+
+Constants are fitted to the elements of the first sample that are for that (`Stretch.fitted_on`), and judged by the others.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+
+from parityscope.hypotheses.changes import changes
+from parityscope.hypotheses.edits import Edit
+from parityscope.hypotheses.functions import FUNCTIONS
+from parityscope.hypotheses.stretch import numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from parityscope.hypotheses.stretch import Stretch
+
+    Get = Callable[["Stretch", int], np.ndarray]
+
+__all__ = ["elementwise_edits", "fitted_edits", "nice"]
+
+# Functions that ONNX has an operator for, under the same name.
+_OPERATORS = frozenset(
+    {
+        "Relu",
+        "Sigmoid",
+        "Tanh",
+        "HardSigmoid",
+        "HardSwish",
+        "Softplus",
+        "Mish",
+        "Elu",
+        "Selu",
+        "Softsign",
+        "Abs",
+        "Exp",
+        "Log",
+        "Sqrt",
+    }
+    | {"Reciprocal", "Erf", "Round", "Floor", "Ceil", "Sign", "Sin", "Cos"}
+)
+_FITTED = 32.0  # bits of a number that was fitted: float32's
+_SHORT = 5.0  # bits of one that people choose
+_CHOSEN = (0, 1, -1, 2, -2, 0.5, -0.5, 3, 4, 6, 8, 10, 255, 1 / 255, 127, 128, -128, 0.25, 0.125, 0.1, 0.2, 0.01)
+_AS_CHOSEN = 2e-4  # relative: as far as FP16 rounds
+_MOST_INDICES, _MOST_ASSIGNED = 1 << 16, 1024  # of an axis; the second is for an assignment, which is cubic
+_COLUMNS = 2000  # elements of each index that an assignment looks at; chosen
+
+
+def nice(value: float) -> tuple[float, float]:
+    """A fitted number, made one that people choose where it nearly is, and its bits."""
+    for chosen in _CHOSEN:
+        if abs(value - chosen) <= _AS_CHOSEN * max(abs(chosen), 1e-3):
+            return float(chosen), _SHORT
+    return float(value), _FITTED
+
+
+def elementwise_edits(stretch: Stretch) -> Iterator[Edit]:
+    """The result, or an input of its shape, passed through every generic change and every known function."""
+    base = stretch.base[0]
+    every = list(changes(base))
+    for words, change in every:
+        yield Edit(
+            words=f"the result {words}",
+            bits=4 + math.log2(len(every)),
+            whole=lambda one, sample, c=change: c(one.base[sample]),
+        )
+    if base.dtype.kind != "f":
+        return
+    bits = math.log2(len(FUNCTIONS))
+    for name, function in FUNCTIONS.items():
+        yield Edit(
+            words=f"{name} applied to the result",
+            bits=4 + bits,
+            whole=lambda one, sample, f=function: f(one.replayed[sample]),
+            behind=((name, ()),) if name in _OPERATORS else (),
+        )
+    for place, step in enumerate(stretch.steps[:-1]):
+        for name, function in FUNCTIONS.items():
+            yield Edit(
+                words=f"{name} applied to the result of {step.op_type}",
+                bits=6 + bits,
+                at=place,
+                after=lambda array, f=function: f(array).astype(array.dtype),
+            )
+    for place, step in enumerate(stretch.steps if len(stretch.steps) > 1 else ()):
+        message = onnx.NodeProto(op_type="Identity")
+        for name, function in FUNCTIONS.items():
+            yield Edit(
+                words=f"{name} in place of {step.op_type}",
+                bits=6 + bits,
+                at=place,
+                node=message,
+                before=lambda arrays: [arrays[0]],
+                after=lambda array, f=function: f(array.astype(np.float64)).astype(array.dtype),
+            )
+    for tensor in _alike_inputs(stretch):
+        for name, function in FUNCTIONS.items():
+            yield Edit(
+                words=f"{name} of {tensor!r} in place of it",
+                bits=6 + bits,
+                whole=lambda one, sample, f=function, t=tensor: f(numbers(_known(one, sample, t))),
+            )
+
+
+def _alike_inputs(stretch: Stretch) -> list[str]:
+    """What the stretch reads that has its result's shape and type."""
+    base, found = stretch.base[0], []
+    for name in dict.fromkeys(name for step in stretch.steps for name in step.inputs if name):
+        array = stretch.context.worlds[0].get(name)
+        if array is not None and array.shape == base.shape and array.dtype == base.dtype:
+            found.append(name)
+    return found
+
+
+def _known(stretch: Stretch, sample: int, name: str) -> np.ndarray:
+    array = stretch.value(sample, name)
+    if array is None:
+        raise KeyError(name)
+    return array
+
+
+def fitted_edits(stretch: Stretch) -> Iterator[Edit]:
+    """Scales, offsets, bounds, grids and curves of the result, of each index of its axes, and of what lies near by."""
+    known, found = stretch.replayed[0], stretch.found[0]
+    chosen = stretch.fitted_on & np.isfinite(known) & np.isfinite(found)
+    if not stretch.same_shape or known.ndim == 0 or np.count_nonzero(chosen) < 2:
+        return
+    x, y = known[chosen], found[chosen]
+    yield from _lines(x, y)
+    yield from _bounds(x, y)
+    yield from _polynomials(stretch, x, y)
+    yield from _grids(stretch, x, y)
+    yield from _curves(stretch, chosen, y)
+    for axis, length in enumerate(known.shape):
+        if 1 < length <= _MOST_INDICES and all(array.shape[axis : axis + 1] == (length,) for array in stretch.replayed):
+            yield from _by_index(stretch, chosen, axis, length)
+    yield from _with_others(stretch, chosen, x, y)
+
+
+def _slope(x: np.ndarray, y: np.ndarray) -> float:
+    squares = float(np.dot(x, x))
+    return float(np.dot(x, y)) / squares if squares else 0.0
+
+
+def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    slope = _slope(x - x.mean(), y - y.mean())
+    return slope, float(y.mean() - slope * x.mean())
+
+
+def _lines(x: np.ndarray, y: np.ndarray) -> Iterator[Edit]:
+    (gain, gain_bits), (offset, offset_bits) = map(nice, _line(x, y))
+    yield Edit(
+        words=f"the result times {gain:.6g} plus {offset:.6g}",
+        bits=5 + gain_bits + offset_bits,
+        whole=lambda one, sample: gain * one.replayed[sample] + offset,
+        numbers={"factor": gain, "offset": offset},
+        behind=(("Mul", (gain,)), ("Add", (offset,))),
+    )
+    factor, bits = nice(_slope(x, y))
+    yield Edit(
+        words=f"the result scaled by {factor:.6g}",
+        bits=4 + bits,
+        whole=lambda one, sample: factor * one.replayed[sample],
+        behind=(("Mul", (factor,)),),
+        numbers={"factor": factor},
+    )
+    shift, bits = nice(float(np.median(y - x)))
+    yield Edit(
+        words=f"{shift:.6g} added to the result",
+        bits=4 + bits,
+        whole=lambda one, sample: one.replayed[sample] + shift,
+        behind=(("Add", (shift,)),),
+        numbers={"offset": shift},
+    )
+    below, above = x < 0, x > 0
+    if below.sum() > 1 and above.sum() > 1:
+        (low, low_bits), (high, high_bits) = (nice(_slope(x[part], y[part])) for part in (below, above))
+        yield Edit(
+            words=f"negative results times {low:.6g} and positive ones times {high:.6g}",
+            bits=6 + low_bits + high_bits,
+            whole=lambda one, sample: np.where(one.replayed[sample] < 0, low, high) * one.replayed[sample],
+            numbers={"negative": low, "positive": high},
+        )
+
+
+def _bounds(x: np.ndarray, y: np.ndarray) -> Iterator[Edit]:
+    """Cut off at the largest and least number that the candidate gives, where some of what the model says lies beyond."""
+    (low, low_bits), (high, high_bits) = nice(float(y.min())), nice(float(y.max()))
+    if (x > high).any():
+        yield Edit(
+            words=f"the result cut off at {high:.6g} (an upper bound, or saturation)",
+            bits=5 + high_bits,
+            whole=lambda one, sample: np.minimum(one.replayed[sample], high),
+            numbers={"upper": high},
+            behind=(("Min", (high,)),),
+        )
+    if (x < low).any():
+        yield Edit(
+            words=f"the result cut off below {low:.6g}",
+            bits=5 + low_bits,
+            whole=lambda one, sample: np.maximum(one.replayed[sample], low),
+            numbers={"lower": low},
+            behind=(("Max", (low,)),),
+        )
+    if (x > high).any() and (x < low).any():
+        yield Edit(
+            words=f"the result cut off at {low:.6g} and {high:.6g}",
+            bits=5 + low_bits + high_bits,
+            whole=lambda one, sample: np.clip(one.replayed[sample], low, high),
+            numbers={"lower": low, "upper": high},
+            behind=(("Clip", (low, high)),),
+        )
+
+
+def _polynomials(stretch: Stretch, x: np.ndarray, y: np.ndarray) -> Iterator[Edit]:
+    """A polynomial of the result, its variable scaled so that powers stay of one size."""
+    for degree in (2, 3):
+        if np.unique(x[:1000]).size <= degree + 1:
+            return
+        fitted = np.polyfit(x / stretch.size, y, degree)
+        shown = ", ".join(f"{value:.4g}" for value in fitted / stretch.size ** np.arange(degree, -1, -1.0))
+        yield Edit(
+            words=f"a polynomial of the result of degree {degree} ({shown})",
+            bits=6 + _FITTED * (degree + 1),
+            whole=lambda one, sample, p=fitted: np.polyval(p, one.replayed[sample] / one.size),
+        )
+
+
+def _grids(stretch: Stretch, x: np.ndarray, y: np.ndarray) -> Iterator[Edit]:
+    """Rounded to multiples of one step, where the candidate's numbers are few."""
+    part = y if y.size <= _COLUMNS * 10 else np.random.default_rng(1).choice(y, _COLUMNS * 10)
+    levels = np.unique(part)
+    if not 1 < levels.size < np.unique(x[: part.size]).size / 2 + 2:
+        return
+    gaps = np.diff(levels)
+    step = float(gaps[gaps > 1e-4 * np.median(gaps)].min())
+    sizes = np.sort(np.abs(levels))
+    for count in (2**power for power in range(2, 18) if 2**power < 2 * sizes.size):  # exact over a growing range
+        multiples = np.round(sizes[:count] / step)
+        step = _slope(multiples, sizes[:count]) or step
+    for word, rounding in (("rounded", np.round), ("rounded down", np.floor), ("truncated", np.trunc)):
+        yield Edit(
+            words=f"the result {word} to multiples of {step:.6g} (quantized)",
+            bits=6 + _FITTED,
+            whole=lambda one, sample, r=rounding: r(one.replayed[sample] / step) * step,
+            numbers={"step": step},
+        )
+    if stretch.size:
+        zero = float(np.median(part - np.round(part / step) * step))
+        yield Edit(
+            words=f"the result rounded to multiples of {step:.6g} beside {zero:.6g} (quantized)",
+            bits=6 + 2 * _FITTED,
+            whole=lambda one, sample: np.round((one.replayed[sample] - zero) / step) * step + zero,
+            numbers={"step": step, "offset": zero},
+        )
+
+
+def _curves(stretch: Stretch, chosen: np.ndarray, y: np.ndarray) -> Iterator[Edit]:
+    """Any function of one variable, by its mean in bins of equal count."""
+    sources: list[tuple[str, Get]] = [("the result", lambda one, sample: one.replayed[sample])]
+    sources += [
+        (repr(tensor), lambda one, sample, t=tensor: numbers(_known(one, sample, t)))
+        for tensor in _alike_inputs(stretch)[:2]
+    ]
+    for words, get in sources:
+        x = get(stretch, 0)[chosen]
+        for bins in (16, 256):
+            edges = np.unique(np.quantile(x, np.linspace(0, 1, bins + 1)))
+            if edges.size < 4 or x.size < 4 * bins:
+                continue
+            which = np.clip(np.searchsorted(edges, x) - 1, 0, edges.size - 2)
+            count = np.maximum(np.bincount(which, minlength=edges.size - 1), 1)
+            points = [np.bincount(which, of, edges.size - 1) / count for of in (x, y)]
+            shown = ", ".join(f"{a:.3g} to {b:.3g}" for a, b in list(zip(*points, strict=True))[:: max(1, bins // 5)])
+            yield Edit(
+                words=f"a curve of {words} ({shown})",
+                bits=16.0 * bins,
+                whole=lambda one, sample, g=get, p=points: np.interp(g(one, sample), *p),
+            )
+
+
+def _by_index(stretch: Stretch, chosen: np.ndarray, axis: int, length: int) -> Iterator[Edit]:
+    """A factor or an offset for each index of an axis, few wrong indices, indices exchanged or copied."""
+    over = tuple(other for other in range(chosen.ndim) if other != axis)
+    view = tuple(length if other == axis else 1 for other in range(chosen.ndim))
+    known, found = (np.where(chosen, side[0], 0.0) for side in (stretch.replayed, stretch.found))
+    squares, products = np.square(known).sum(over), (known * found).sum(over)
+    count = np.maximum(chosen.sum(over), 1)
+    gains = np.where(squares > 0, products / np.where(squares > 0, squares, 1), 1.0)
+    offsets = (found - known).sum(over) / count
+    errors = np.where(chosen, stretch.errors[0], 0.0).sum(over)
+    wrong = np.flatnonzero(errors > 1e-6 * errors.sum() + 10 * stretch.floor * count)
+    if wrong.size:
+        yield from _at_indices(axis, length, wrong, gains, offsets, view)
+    if length <= _MOST_ASSIGNED:
+        yield from _moved(np.moveaxis(known, axis, 0), np.moveaxis(found, axis, 0), axis)
+
+
+def _at_indices(
+    axis: int, length: int, wrong: np.ndarray, gains: np.ndarray, offsets: np.ndarray, view: tuple[int, ...]
+) -> Iterator[Edit]:
+    few = wrong.size <= max(1, length // 2)
+    kept = np.isin(np.arange(length), wrong)
+    said = ", ".join(map(str, wrong[:6])) + (", ..." if wrong.size > 6 else "")
+    where = f"index {said} of axis {axis}" if few else f"each index of axis {axis}"
+    a_run = wrong.size > 1 and bool((np.diff(wrong) == 1).all())
+    place = (2 * math.log2(length) if a_run else min(length, wrong.size * math.log2(length))) if few else 0.0
+    gain, gain_bits = nice(float(np.median(gains[wrong])))
+    if np.ptp(gains[wrong]) < 1e-3 * max(1e-6, abs(gain)) + 1e-9:
+        factors = np.where(kept, gain, 1.0).reshape(view)
+        yield Edit(
+            words=f"{where} scaled by {gain:.6g}",
+            bits=5 + gain_bits + place,
+            whole=lambda one, sample: one.replayed[sample] * factors,
+            numbers={"factor": gain},
+        )
+    own = place + _FITTED * wrong.size
+    for word, values, neutral, add in (("factors", gains, 1.0, False), ("offsets", offsets, 0.0, True)):
+        table = np.where(kept, values, neutral).reshape(view)
+        shown = ", ".join(f"{value:.4g}" for value in values[wrong[:4]])
+        yield Edit(
+            words=f"{where} {'shifted by' if add else 'scaled by'} {word} of their own ({shown})",
+            bits=6 + own,
+            whole=lambda one, sample, t=table, a=add: one.replayed[sample] + t if a else one.replayed[sample] * t,
+        )
+
+
+def _moved(known: np.ndarray, found: np.ndarray, axis: int) -> Iterator[Edit]:
+    """Indices in another order, or copies of others: by least squared distance (R. Jonker, A. Volgenant, Computing 38, 1987)."""
+    from scipy.optimize import linear_sum_assignment
+
+    length = known.shape[0]
+    rows, others = known.reshape(length, -1), found.reshape(length, -1)
+    if rows.shape[1] > 2 * _COLUMNS:
+        picks = np.random.default_rng(2).choice(rows.shape[1], _COLUMNS, replace=False)
+        rows, others = rows[:, picks], others[:, picks]
+    distance = np.square(others).sum(1)[:, None] - 2 * others @ rows.T + np.square(rows).sum(1)[None]
+    stays = 1e-9 * np.abs(np.trace(distance)) / length * np.eye(length)
+    order = linear_sum_assignment(distance - stays)[1]
+    moved = np.flatnonzero(order != np.arange(length))
+    if moved.size:
+        shown = ", ".join(f"{i} has {order[i]}" for i in moved[:4])
+        yield Edit(
+            words=f"axis {axis} in another order ({moved.size} indices; {shown})",
+            bits=6 + moved.size * math.log2(length),
+            whole=lambda one, sample: np.take(one.replayed[sample], order, axis),
+        )
+    nearest = distance.argmin(1)
+    own = np.diag(distance)
+    copied = np.flatnonzero(distance[np.arange(length), nearest] < 0.5 * own - 1e-12)
+    if copied.size:
+        source = np.where(np.isin(np.arange(length), copied), nearest, np.arange(length))
+        shown = ", ".join(f"{i} is {source[i]}" for i in copied[:4])
+        yield Edit(
+            words=f"{copied.size} indices of axis {axis} are copies of others ({shown})",
+            bits=8 + 2 * copied.size * math.log2(length),
+            whole=lambda one, sample: np.take(one.replayed[sample], source, axis),
+        )
+
+
+def _with_others(stretch: Stretch, chosen: np.ndarray, x: np.ndarray, y: np.ndarray) -> Iterator[Edit]:
+    """The result plus, or times, another tensor near by: a bias lost or added twice, a residual left out."""
+    shape = stretch.replayed[0].shape
+    sources: list[tuple[str, Get]] = []
+    names = [*stretch.context.constants, *stretch.context.worlds[0]]
+    for name in names:
+        array = stretch.value(0, name)
+        if array is None or array.dtype.kind not in "fiu" or not array.size:
+            continue
+        # A vector may lie along any axis.
+        views = [array.shape] if array.ndim != 1 else [(array.size, *(1,) * behind) for behind in range(len(shape))]
+        sources += [
+            (repr(name), lambda one, sample, n=name, v=view: numbers(_known(one, sample, n)).reshape(v))
+            for view in views
+            if len(view) <= len(shape) and all(a in (1, b) for a, b in zip(view[::-1], shape[::-1], strict=False))
+        ]
+    sources += [
+        (f"its mean along axis {axis}", lambda one, s, a=axis: one.replayed[s].mean(a, keepdims=True))
+        for axis in range(len(shape))
+    ]
+    bits = 5 + math.log2(max(1, len(sources)))
+    for words, get in sources:
+        other = np.broadcast_to(get(stretch, 0), shape)[chosen]
+        if not np.isfinite(other).all() or not other.any():
+            continue
+        times, times_bits = nice(_slope(other, y - x))
+        said = {-1.0: f"{words} left out", 1.0: f"{words} added once more"}.get(
+            times, f"{times:.6g} times {words} added"
+        )
+        yield Edit(
+            words=said,
+            bits=bits + times_bits,
+            whole=lambda one, s, t=times, g=get: one.replayed[s] + t * g(one, s),
+            numbers={"times": times},
+        )
+        factor, factor_bits = nice(_slope(other, y))
+        yield Edit(
+            words=f"{factor:.6g} times {words} in place of the result",
+            bits=bits + factor_bits,
+            whole=lambda one, s, f=factor, g=get: f * g(one, s) + 0 * one.replayed[s],
+        )
+        yield Edit(
+            words=f"the result multiplied by {words}",
+            bits=bits + 4,
+            whole=lambda one, s, g=get: one.replayed[s] * g(one, s),
+        )
+        yield Edit(
+            words=f"the result divided by {words}",
+            bits=bits + 4,
+            whole=lambda one, s, g=get: one.replayed[s] / g(one, s),
+        )

@@ -1,0 +1,278 @@
+"""Every generated edit of a stretch, tried within a budget, ranked by description length, and confirmed.
+
+Generators come in the order of what they find most often in the fewest words. Where something short explains everything
+exactly, those that can only say it in more words are left out. Budgets are counted in estimated seconds
+(`explanation.budget`), so that a busy machine finds what a quiet one does.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.hypotheses.edits import Edit
+from parityscope.hypotheses.from_attributes import attribute_edits
+from parityscope.hypotheses.from_inputs import (
+    changed_input_edits,
+    fitted_attribute_edits,
+    fitted_input_edits,
+    input_edits,
+    joint_edits,
+    near_constant_edits,
+    row_edits,
+)
+from parityscope.hypotheses.from_neighbours import neighbour_edits
+from parityscope.hypotheses.from_operators import expansion_edits, operator_edits
+from parityscope.hypotheses.from_values import elementwise_edits, fitted_edits
+
+if TYPE_CHECKING:
+    import onnx
+
+    from parityscope.hypotheses.stretch import Stretch
+
+__all__ = ["Ranked", "pattern_of", "search"]
+
+_WORTH_KEEPING = 0.05  # of the squared error
+_EXACT = 0.9999
+_PROMISING = 0.99
+_CONFIRMED = 24  # edits that are held against what they were not fitted to
+_PAIRED = 8  # edits that are tried two at a time
+_SHORTEST = 5.0  # an input left out: nothing is said in fewer
+_ONE_NUMBER_BITS = 45.0  # one fitted number and what it is about
+_SURE_BITS = 12.0  # an edit so short that explains everything ends the search among longer kinds
+_CALL_S = (
+    1.5e-4  # seconds that an evaluation costs beside its arithmetic: a session's call, and measuring. As in `budget`.
+)
+_ELEMENT_S = (
+    5e-9  # one element that is read or given (measured on one core: a convolution of 110,592 in half a millisecond)
+)
+
+_Generator = Callable[["Stretch"], Iterator[Edit]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ranked:
+    """An edit with the share of the squared error that it explains and its description length, both on unseen elements.
+
+    `kind` is the generator's name, `predicted` the result on the first sample (before it is rounded).
+    """
+
+    edit: Edit
+    kind: str
+    share: float
+    length: float
+    predicted: np.ndarray
+
+
+@dataclass(slots=True, kw_only=True)
+class _Search:
+    stretch: Stretch
+    left: float
+    cost: float
+    trying: Callable[[str], None]
+    banned: frozenset[str]
+    kept: list[tuple[float, float, str, Edit]]
+    untried: int = 0
+
+    def attempt(self, kind: str, edit: Edit, least: float = _WORTH_KEEPING) -> None:
+        """Tries one edit, if it is to be paid for."""
+        if self.left < self.cost:
+            self.untried += 1
+            return
+        if edit.words in self.banned:
+            return
+        self.left -= self.cost
+        self.trying(edit.words)
+        share = self.stretch.share(edit)
+        if share is not None and share > least:
+            length = edit.bits + self.stretch.weight * math.log2(max(1 - share, 1e-9))
+            self.kept.append((length, share, kind, edit))
+
+    def surely(self) -> float:
+        """The bits of the shortest edit that explains everything."""
+        return min((edit.bits for _, share, _, edit in self.kept if share > _EXACT), default=math.inf)
+
+
+def search(
+    stretch: Stretch,
+    seconds: float,
+    *,
+    trying: Callable[[str], None] = lambda _: None,
+    banned: frozenset[str] = frozenset(),
+    first: tuple[str, ...] = (),
+) -> tuple[list[Ranked], int]:
+    """The edits that explain most, shortest description first, and how many were not tried for want of budget.
+
+    Args:
+        stretch: What is explained.
+        seconds: The budget, in estimated seconds.
+        trying: Told the words of every edit before it is run.
+        banned: Words of edits that are not run.
+        first: Patterns of words (`pattern_of`) that held elsewhere: if one explains everything here too, nothing else is tried.
+    """
+    size = stretch.found[0].size
+    read = sum(
+        array.size
+        for step in stretch.steps
+        for name in step.inputs
+        if name and (array := _held(stretch, name)) is not None
+    )
+    cost = len(stretch.steps) * _CALL_S + _ELEMENT_S * (size + read)
+    state = _Search(stretch=stretch, left=seconds, cost=cost, trying=trying, banned=banned, kept=[])
+    nodes = [(place, _message(stretch, place)) for place in reversed(range(len(stretch.steps)))]
+    if first:
+        for kind, edits in _generators(stretch, nodes):
+            for edit in edits:
+                if pattern_of(edit.words) in first:
+                    state.attempt(kind, edit)
+        if state.surely() < math.inf:
+            return _confirmed(state), state.untried
+    for kind, edits in _generators(stretch, nodes):
+        if state.surely() <= _LEAST_BITS[kind]:
+            continue
+        _draw(state, kind, edits)
+    if not any(share > _PROMISING for _, share, _, _ in state.kept):
+        _pairs(state)
+    return _confirmed(state), state.untried
+
+
+# The shortest that a generator can say; what is said in fewer bits already is not asked of it.
+_LEAST_BITS = {
+    "values": 0.0,
+    "fits": 0.0,
+    "neighbours": 0.0,
+    "inputs": 0.0,
+    "attributes": _SHORTEST,
+    "fitted attributes": _SURE_BITS,
+    "fitted inputs": _SURE_BITS,
+    # One fitted number that explains everything on what it was not fitted to leaves nothing for a list of thousands.
+    "near constants": _ONE_NUMBER_BITS,
+    "changed inputs": _ONE_NUMBER_BITS,
+    "joint": _ONE_NUMBER_BITS,
+    "operators": _ONE_NUMBER_BITS,
+    "rows": _ONE_NUMBER_BITS,
+    "inside": _ONE_NUMBER_BITS,
+}
+
+
+def _generators(stretch: Stretch, nodes: list[tuple[int, onnx.NodeProto]]) -> Iterator[tuple[str, Iterator[Edit]]]:
+    yield "values", elementwise_edits(stretch)
+    yield "fits", fitted_edits(stretch)
+    of_steps: dict[str, Callable[[Stretch, int, onnx.NodeProto], Iterator[Edit]]] = {
+        "neighbours": neighbour_edits,
+        "inputs": input_edits,
+        "attributes": attribute_edits,
+        "fitted attributes": fitted_attribute_edits,
+        "fitted inputs": fitted_input_edits,
+        "near constants": near_constant_edits,
+        "changed inputs": changed_input_edits,
+        "joint": joint_edits,
+        "operators": operator_edits,
+        "rows": row_edits,
+        "inside": expansion_edits,
+    }
+    for kind, make in of_steps.items():
+        yield kind, itertools.chain.from_iterable(make(stretch, place, node) for place, node in nodes)
+
+
+def _draw(state: _Search, kind: str, edits: Iterator[Edit]) -> None:
+    """Tries what a generator yields; one that cannot go on for this stretch ends there."""
+    while True:
+        try:
+            edit = next(edits, None)
+        except MemoryError:
+            raise
+        except Exception:  # noqa: BLE001 - a generator that a strange node trips ends alone
+            state.stretch.failed += 1
+            return
+        if edit is None:
+            return
+        state.attempt(kind, edit)
+
+
+def _pairs(state: _Search) -> None:
+    """Two changes at once: of inputs of one step, and a fitted function behind the best."""
+    best = [(kind, edit) for _, _, kind, edit in sorted(state.kept, key=lambda one: one[0])]
+    inputs = [edit for _, edit in best if edit.before is not None and edit.node is None][:_PAIRED]
+    for one, other in itertools.permutations(inputs, 2):
+        if one.at == other.at:
+            state.attempt("pairs", _both(one, other))
+    for kind, edit in best[:3]:
+        if kind not in {"fits", "pairs"} and state.left > 0:
+            _behind(state, edit)
+
+
+def _both(one: Edit, other: Edit) -> Edit:
+    def before(arrays: object) -> object:
+        return other.before(one.before(arrays)) if one.before and other.before else arrays  # type: ignore[arg-type]
+
+    return Edit(words=f"{one.words}; and {other.words}", bits=one.bits + other.bits, at=one.at, before=before)  # type: ignore[arg-type]
+
+
+def _behind(state: _Search, edit: Edit) -> None:
+    """Fitted functions of what an edit gives."""
+    stretch = state.stretch
+    try:
+        bases = [np.asarray(stretch.run(sample, edit)) for sample in range(len(stretch.base))]
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 - an edit that runs on one sample alone
+        return
+    other = stretch.rebased(bases)
+    for fitted in itertools.chain(fitted_edits(other), elementwise_edits(other)):
+        whole = fitted.whole
+        if whole is not None:
+            state.attempt(
+                "pairs",
+                replace(
+                    fitted,
+                    words=f"{edit.words}; and then {fitted.words}",
+                    bits=edit.bits + fitted.bits,
+                    whole=lambda _, sample, w=whole: w(other, sample),
+                    at=edit.at,
+                    node=edit.node,
+                    reads=edit.reads,
+                    behind=fitted.behind if edit.reads is not None or _is_node_alone(edit) else (),
+                ),
+            )
+
+
+def _is_node_alone(edit: Edit) -> bool:
+    return edit.node is not None and edit.before is None and edit.opset is None
+
+
+def _confirmed(state: _Search) -> list[Ranked]:
+    found: list[Ranked] = []
+    words: set[str] = set()
+    for _, _, kind, edit in sorted(state.kept, key=lambda one: one[0])[:_CONFIRMED]:
+        if edit.words in words:
+            continue
+        words.add(edit.words)
+        state.trying(edit.words)
+        held = state.stretch.confirm(edit)
+        if held is None:
+            continue
+        with np.errstate(all="ignore"):
+            predicted = np.asarray(state.stretch.run(0, edit))
+        found.append(Ranked(edit=edit, kind=kind, share=held[0], length=held[1], predicted=predicted))
+    return sorted(found, key=lambda one: one.length)
+
+
+def _held(stretch: Stretch, name: str) -> np.ndarray | None:
+    return stretch.value(0, name)
+
+
+def _message(stretch: Stretch, place: int) -> onnx.NodeProto:
+    outputs = stretch.steps[place].outputs
+    return next(node for node in stretch.context.nodes if tuple(node.output) == outputs)
+
+
+def pattern_of(words: str) -> str:
+    """What is said without names and numbers: the same fault at another node is said alike."""
+    return " ".join(re.sub(r"'[^']*'|[-+]?[\d.]+(e[-+]?\d+)?|\W+", " ", words).split())

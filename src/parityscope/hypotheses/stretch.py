@@ -1,0 +1,379 @@
+"""The nodes between observed tensors on the candidate's own inputs, and how far what an edit predicts is from what it gave.
+
+Nothing that an edit reads may depend on the stretch's own output: it would explain the error with the error. What lies behind
+the output is named when a stretch is made, and refused here, in one place.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from parityscope.arithmetic.hypotheses import Operand, Variant
+from parityscope.arithmetic.sites import EXACT_INPUTS, PRODUCTS
+from parityscope.errors import ParityError
+from parityscope.evaluation.program import Program, Step, compile_program
+from parityscope.evaluation.sessions import Sessions
+from parityscope.hypotheses.edits import Edit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from parityscope.hypotheses.edits import Arrays
+
+__all__ = ["Context", "Stretch", "numbers", "squares"]
+
+_PICKS = 20_000  # elements that a first look is about; chosen
+_ROUNDING = 3e-7  # relative to the tensor's size: what FP32 sums may leave, and no less is asked to be explained
+_MOST_NUMBERS = 4096  # of them count as evidence: elements of a tensor are not independent
+_MISFIT = 100.0  # squared errors of the tensor's size that an element costs which is finite on one side only
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Context:
+    """What is known around a stretch: nodes near by in the graph's order, and the candidate's arrays.
+
+    Args:
+        nodes: Messages of the nodes; those of the stretch among them.
+        stretch: Which of them are the stretch, in order.
+        output: The tensor that is explained; a result of the last node of the stretch.
+        constants: Parameters that the nodes read, and others near by.
+        worlds: By sample, the candidate's tensors that the nodes read or give, by the reference's names.
+        candidate: By sample, what the candidate gave at `output`.
+        behind: Tensors that depend on `output`.
+        opsets: Versions of the operator sets.
+        ir_version: Of the model.
+    """
+
+    nodes: Sequence[onnx.NodeProto]
+    stretch: Sequence[int]
+    output: str
+    constants: Mapping[str, np.ndarray]
+    worlds: Sequence[Mapping[str, np.ndarray]]
+    candidate: Sequence[np.ndarray]
+    behind: frozenset[str]
+    opsets: Mapping[str, int]
+    ir_version: int
+
+    def __post_init__(self) -> None:
+        """Refuses what would explain the error with itself."""
+        leaks = [name for world in self.worlds for name in world if name in self.behind or name == self.output]
+        if leaks:
+            raise ValueError(f"{leaks[0]} depends on {self.output}, which is to be explained")
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Stretch:
+    """A context made ready to be computed with edits; sample 0 is the one that constants are fitted on."""
+
+    context: Context
+    arithmetic: Variant = field(default_factory=lambda: Variant(words=""))
+    sessions: Sessions = field(default_factory=lambda: Sessions(threads=1))
+    program: Program = field(init=False)
+    steps: list[Step] = field(init=False)
+    around: list[Step] = field(init=False)
+    base: list[np.ndarray] = field(init=False)
+    replayed: list[np.ndarray] = field(init=False)
+    found: list[np.ndarray] = field(init=False)
+    errors: list[np.ndarray] = field(init=False)
+    size: float = field(init=False)
+    fitted_on: np.ndarray = field(init=False)
+    floor: float = field(init=False)
+    weight: float = field(init=False)
+    picks: np.ndarray = field(init=False)
+    tried: int = 0
+    failed: int = 0
+
+    def __post_init__(self) -> None:
+        """Computes the stretch as the model says."""
+        self.program = _program(self.context)
+        by_output = {step.outputs: step for step in self.program.steps}
+        ordered = [by_output[tuple(node.output)] for node in self.context.nodes if tuple(node.output) in by_output]
+        inside = {tuple(self.context.nodes[index].output) for index in self.context.stretch}
+        self.steps = [step for step in ordered if step.outputs in inside]
+        self.around = [step for step in ordered if step.outputs not in inside]
+        self.base = [self.run(sample) for sample in range(len(self.context.worlds))]
+        self.replayed = [numbers(array) for array in self.base]
+        self.found = [numbers(array) for array in self.context.candidate]
+        self.measure()
+
+    def measure(self) -> None:
+        """How far the candidate is from what the model says, and what counts as nothing."""
+        finite = self.replayed[0][np.isfinite(self.replayed[0])]
+        self.size = max(float(np.sqrt(np.square(finite).mean())) if finite.size else 1.0, 1e-30)
+        self.errors = [
+            squares(found, known if known.shape == found.shape else np.full(found.shape, _mean(found)), self.size)
+            for found, known in zip(self.found, self.replayed, strict=True)
+        ]
+        generator = np.random.default_rng(0)
+        shape = self.found[0].shape
+        # With one sample half of its elements are fitted, and the others judge.
+        alone = len(self.found) == 1 and self.found[0].size > 1
+        self.fitted_on = generator.random(shape) < 0.5 if alone else np.ones(shape, bool)
+        self.floor = (_ROUNDING * self.size) ** 2
+        self.weight = min(sum(array.size for array in self.found), _MOST_NUMBERS) / 2
+        self.picks = self._picked()
+
+    def rebased(self, bases: Sequence[np.ndarray]) -> Stretch:
+        """The same with other results as what the model says: what an edit is behind another one."""
+        other = copy.copy(self)
+        other.base = list(bases)
+        other.replayed = [numbers(array) for array in bases]
+        other.measure()
+        return other
+
+    @property
+    def same_shape(self) -> bool:
+        """Whether both sides' results have one shape, on every sample."""
+        return all(known.shape == found.shape for known, found in zip(self.replayed, self.found, strict=True))
+
+    def value(self, sample: int, name: str) -> np.ndarray | None:
+        """The candidate's array, or a constant, by the reference's name; None where it is not known."""
+        world = self.context.worlds[sample]
+        return world.get(name, self.context.constants.get(name))
+
+    def read(self, sample: int, step: Step) -> list[np.ndarray | None]:
+        """What a step around the stretch reads.
+
+        Raises:
+            ParityError: the candidate did not show it.
+        """
+        found = [self.value(sample, name) if name else None for name in step.inputs]
+        if any(array is None and name for array, name in zip(found, step.inputs, strict=True)):
+            raise ParityError(f"not all that {step.op_type} reads was observed")
+        return found
+
+    def compute(self, step: Step, arrays: Arrays) -> np.ndarray:
+        """The first result of a step on other arrays."""
+        return np.asarray(self.sessions.run(_fitted_to(step, arrays), list(arrays), self.program)[0])
+
+    def run(self, sample: int, edit: Edit | None = None) -> np.ndarray:
+        """The result on the candidate's own inputs, before it is rounded; with an edit.
+
+        Raises:
+            ParityError: the runtime refuses a node.
+        """
+        if edit is not None and edit.whole is not None:
+            return edit.whole(self, sample)
+        return self._run(sample, {} if edit is None else {edit.at: edit})
+
+    def _run(self, sample: int, edits: Mapping[int, Edit]) -> np.ndarray:
+        """The result with an edit of each of some steps, by their places."""
+        own: dict[str, np.ndarray] = {}
+        for place, step in enumerate(self.steps):
+            edit, changed, program = edits.get(place), step, self.program
+            arrays: Arrays = [self._taken(sample, own, step, index) for index in range(len(step.inputs))]
+            if edit is not None:
+                arrays = arrays if edit.before is None else edit.before(arrays)
+                changed = _changed(step, edit)
+                program = program if edit.opset is None else _in_opset(program, edit)
+            results = self.sessions.run(_fitted_to(changed, arrays), list(arrays), program)
+            if edit is not None and edit.after is not None:
+                results = [edit.after(results[0]), *results[1:]]
+            for name, array in zip(step.outputs, results, strict=False):
+                own[name] = self._between(step, name, array)
+        return own[self.context.output]
+
+    def run_in_order(self, sample: int, place: int, index: int) -> np.ndarray:
+        """The result where the step at `place` is done before the one that gives its input `index`: f(g(x)) for g(f(x)).
+
+        Raises:
+            ParityError: the runtime refuses a node so.
+        """
+        first, second = self.steps[place], self.steps[place - 1]
+        entering = next(name for name in second.inputs if name)
+
+        def taking(arrays: Arrays) -> Arrays:
+            # What the later step reads beside the other's result stays.
+            own = [
+                self._taken(sample, {}, first, other) if other != index else None for other in range(len(first.inputs))
+            ]
+            source = next(array for name, array in zip(second.inputs, arrays, strict=False) if name == entering)
+            own[index] = source
+            made = self.compute(first, own)
+            return [made if name == entering else array for name, array in zip(second.inputs, arrays, strict=False)]
+
+        exchanged = Edit(words="", bits=0, at=place - 1, before=taking)
+        handed_on = Edit(
+            words="", bits=0, at=place, node=onnx.NodeProto(op_type="Identity"), before=lambda a: [a[index]]
+        )
+        return self._run(sample, {place - 1: exchanged, place: handed_on})
+
+    def stored(self, array: np.ndarray) -> np.ndarray:
+        """A result as the arithmetic stores it, float64."""
+        output = self.arithmetic.output
+        if output is None or array.dtype.kind != "f":
+            return numbers(array)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return numbers(output.apply(array if array.dtype.itemsize > 2 else array.astype(np.float32)))
+
+    def _taken(self, sample: int, own: Mapping[str, np.ndarray], step: Step, index: int) -> np.ndarray | None:
+        name = step.inputs[index]
+        if not name:
+            return None
+        array = own[name] if name in own else self.value(sample, name)
+        if array is None:
+            raise ParityError(f"{name} was not observed")
+        if array.dtype.kind != "f" or array.dtype.itemsize < 4 or index in EXACT_INPUTS.get(step.op_type, ()):
+            return array
+        operand = Operand(node=step.node, index=index, constant=name in self.context.constants)
+        if self.arithmetic.stored is not None and name not in own:
+            array = self.arithmetic.stored(array, operand)
+        multiplied = PRODUCTS.get(step.op_type, ())
+        if self.arithmetic.operands is not None and (multiplied is None or index in multiplied):
+            array = self.arithmetic.operands(array, operand)
+        return array
+
+    def _between(self, step: Step, name: str, array: np.ndarray) -> np.ndarray:
+        if self.arithmetic.between is None or name == self.context.output or array.dtype.kind != "f":
+            return array
+        return self.arithmetic.between(array, Operand(node=step.node, index=-1, constant=False))
+
+    def changed_constants(self, edit: Edit) -> dict[str, np.ndarray]:
+        """What an edit of constants alone makes of them, by name; nothing of other edits."""
+        if edit.before is None or edit.node is not None or edit.opset is not None or edit.at < 0:
+            return {}
+        step = self.steps[edit.at]
+        arrays = [self.value(0, name) if name else None for name in step.inputs]
+        try:
+            made = edit.before(arrays)
+        except (TypeError, ValueError, IndexError, KeyError):
+            return {}
+        changed = [index for index, (old, new) in enumerate(zip(arrays, made, strict=False)) if old is not new]
+        names = {index: step.inputs[index] for index in changed}
+        if len(made) != len(arrays) or any(name not in self.context.constants for name in names.values()):
+            return {}
+        return {name: np.asarray(made[index]) for index, name in names.items() if made[index] is not None}
+
+    def share(self, edit: Edit) -> float | None:
+        """The share of the first sample's squared error that an edit explains, on some elements; None if it cannot be run."""
+        self.tried += 1
+        predicted = self._predicted(edit, 0)
+        if predicted is None:
+            self.failed += 1
+            return None
+        left = squares(self.found[0].ravel()[self.picks], predicted.ravel()[self.picks], self.size).sum()
+        return float(1 - left / max(self.errors[0].ravel()[self.picks].sum(), 1e-300))
+
+    def confirm(self, edit: Edit) -> tuple[float, float] | None:
+        """The explained share and the description length, on what nothing was fitted to; None if it cannot be run."""
+        left = whole = count = 0.0
+        samples = range(1, len(self.found)) if len(self.found) > 1 else range(1)
+        judged = [sample for sample in samples if self.errors[sample].any()] or [0]
+        for sample in judged:
+            predicted = self._predicted(edit, sample)
+            if predicted is None:
+                return None
+            chosen = ~self.fitted_on if sample == 0 and not self.fitted_on.all() else np.ones(predicted.shape, bool)
+            if not self.errors[sample][chosen].any():
+                chosen = np.ones(predicted.shape, bool)
+            left += float(squares(self.found[sample], predicted, self.size)[chosen].sum())
+            whole += float(self.errors[sample][chosen].sum())
+            count += int(chosen.sum())
+        floor = self.floor * count
+        length = edit.bits + self.weight * math.log2(max(left, floor) / max(whole, floor))
+        return 1 - left / max(whole, 1e-300), length
+
+    def _predicted(self, edit: Edit, sample: int) -> np.ndarray | None:
+        try:
+            with np.errstate(all="ignore"):
+                predicted = self.stored(np.asarray(self.run(sample, edit)))
+        except MemoryError:
+            raise
+        except Exception:  # noqa: BLE001 - whatever an edit does, it explains nothing then, and is counted
+            return None
+        return predicted if predicted.shape == self.found[sample].shape else None
+
+    def _picked(self) -> np.ndarray:
+        """The elements that edits are first held against: half from all, half from those that differ."""
+        count = self.found[0].size
+        if count <= _PICKS:
+            return np.arange(count)
+        generator = np.random.default_rng(1)
+        wrong = np.flatnonzero(self.errors[0].ravel() > self.floor)
+        half = _PICKS // 2
+        picks: list[np.ndarray] = [
+            generator.integers(0, count, half),
+            generator.choice(wrong, half) if wrong.size else wrong,
+        ]
+        return np.unique(np.concatenate(picks).astype(np.int64))
+
+
+def numbers(array: np.ndarray) -> np.ndarray:
+    """Any array of numbers as float64."""
+    return np.asarray(array, np.float64)
+
+
+def squares(found: np.ndarray, predicted: np.ndarray, size: float) -> np.ndarray:
+    """Squared differences; NaN and Inf in one place agree, and where one side alone is finite it costs as much as any error."""
+    with np.errstate(all="ignore"):
+        error: np.ndarray = np.square(found - predicted)
+        bad = ~np.isfinite(error)
+        if bad.any():
+            same = (np.isnan(found) & np.isnan(predicted)) | (found == predicted)
+            error[bad] = np.where(same, 0.0, _MISFIT * size**2)[bad]
+    return error
+
+
+def _mean(array: np.ndarray) -> float:
+    finite = array[np.isfinite(array)]
+    return float(finite.mean()) if finite.size else 0.0
+
+
+def _program(context: Context) -> Program:
+    """A program of the context's nodes, whose constants are the context's."""
+    made = {name for node in context.nodes for name in node.output}
+    read = {name for node in context.nodes for name in node.input if name}
+    graph = onnx.GraphProto(name="stretch", node=context.nodes)
+    known = {**context.worlds[0], **context.constants}
+    free = [name for name in read - made if name in known]
+    graph.input.extend(onnx.helper.make_tensor_value_info(name, _element_type(known[name]), None) for name in free)
+    graph.output.extend(onnx.ValueInfoProto(name=name) for node in context.nodes for name in node.output if name)
+    opsets = [onnx.OperatorSetIdProto(domain=domain, version=version) for domain, version in context.opsets.items()]
+    message = onnx.ModelProto(ir_version=context.ir_version, graph=graph, opset_import=opsets)
+    return replace(compile_program(ir.from_proto(message)), constants=context.constants)
+
+
+def _element_type(array: np.ndarray) -> int:
+    return int(onnx.TensorProto.STRING if array.dtype == object else ir.DataType.from_numpy(array.dtype))
+
+
+def _fitted_to(step: Step, arrays: Arrays) -> Step:
+    """The step with as many inputs as there are arrays, and those left out that are None."""
+    names = [*step.inputs[: len(arrays)], *(f"::{index}" for index in range(len(step.inputs), len(arrays)))]
+    named = tuple(
+        "" if array is None else name or f"::{place}"
+        for place, (name, array) in enumerate(zip(names, arrays, strict=True))
+    )
+    if named == step.inputs:
+        return step
+    present = bytes(bool(name) for name in named)
+    return replace(step, inputs=named, kind=step.kind + b"read" + present)
+
+
+def _changed(step: Step, edit: Edit) -> Step:
+    """The step with the edit's node; what it is called and reads stays."""
+    if edit.node is None and edit.opset is None:
+        return step
+    node = step.node if edit.node is None else _node_of(edit.node)
+    message = onnx.NodeProto() if edit.node is None else edit.node
+    kind = b"edited" + message.SerializeToString(deterministic=True) + str(edit.opset).encode()
+    return replace(step, node=node, kind=kind if edit.node is not None else kind + step.kind)
+
+
+def _node_of(message: onnx.NodeProto) -> ir.Node:
+    """The operator and attributes of a message; what it reads and gives is the step's."""
+    alone = onnx.NodeProto()
+    alone.CopyFrom(message)
+    del alone.input[:]
+    return ir.serde.deserialize_node(alone)
+
+
+def _in_opset(program: Program, edit: Edit) -> Program:
+    return replace(program, opsets={**program.opsets, "": edit.opset or program.opsets.get("", 17)})

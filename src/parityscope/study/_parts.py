@@ -1,0 +1,200 @@
+"""Each part of an output against its own expectation: every sample, channel, field and row, so that none is excused by another.
+
+A part is what one index of one axis holds on one sample, or the sample as a whole. Its squared error may be
+
+    margin^2 · (E + e^2 R) · t · s,       t = 1 + 2 sqrt(L / n) + 2 L / n,   L = log(m / 0.001)
+
+E: what the declared arithmetic is expected to make of that part; R: the part's squared reference, and e the expected relative
+error of the whole sample, as one draw of a rounding may be small by chance. t bounds the largest of m sums of n squares of
+normal numbers (B. Laurent and P. Massart, "Adaptive estimation of a quadratic functional", Annals of Statistics 28, 2000,
+lemma 1); s is for numbers that are neither independent nor normal. Parts of fewer than `_FEWEST` elements have no
+expectation of their own.
+
+Where a choice flips (an index, a threshold), rounding moves a whole row at once, and not the same one in two honest runs. So a
+part that is too far off is held against several draws of the declared arithmetic: it must be further off than any part of any
+draw is, by the same measure, from the mean of the others.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.comparison.parts import measure_parts
+from parityscope.errors import ParityError
+from parityscope.expectation import FLOAT32_ROUNDING, FORMATS, margin_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from parityscope.backends.recording import Progress
+    from parityscope.case import Case
+    from parityscope.comparison.parts import Parts
+    from parityscope.comparison.rows import Align
+    from parityscope.expectation import Expectation
+    from parityscope.study._outputs import OutputRun
+
+__all__ = ["Deviation", "alike_in_parts", "deviations"]
+
+_FEWEST = 16  # elements: the mean square of fewer normal numbers is off by a factor of two once in ten times
+_CHANCE = 1e-3  # of a part too far off in one honest output; chosen
+_SPREAD = 4.0  # chosen: elements of a part share their error, so that they count as few; a factor of two in the error
+_DRAWS = (
+    6  # chosen: of 6 honest draws one is as far off as a seventh is in six of seven cases, and twice that is allowed
+)
+_BEYOND_NULL = 4.0  # in squares: the margin of the grades, on top of what honest draws show
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deviation:
+    """The part of an output that is furthest beyond its own expectation.
+
+    `axis` and `index` are -1 where it is the sample as a whole; `share` counts the parts of that axis that are beyond theirs.
+    """
+
+    sample: int
+    axis: int
+    index: int
+    measured: float
+    expected: float
+    share: float
+
+    def words(self, declared: str) -> str:
+        """What is said of it."""
+        part = f", index {self.index} of axis {self.axis}" if self.axis >= 0 else ""
+        others = f" ({self.share:.0%} of that axis are beyond theirs)" if self.axis >= 0 and self.share > 0 else ""
+        return (
+            f"sample {self.sample}{part}: measured {self.measured:.3g}; {declared} rounding explains {self.expected:.3g} there"
+            f"{others}"
+        )
+
+
+def alike_in_parts(run: OutputRun) -> bool:
+    """Whether no part of any output is further off than FP32 rounds."""
+    limit = (margin_of("f32") * FLOAT32_ROUNDING) ** 2
+    return all(
+        bool((errors <= limit * references).all())
+        for found in run.parts.values()
+        for parts in found.values()
+        for errors, references in zip(parts.errors, parts.references, strict=True)
+    )
+
+
+def deviations(
+    case: Case, run: OutputRun, expectation: Expectation, outputs: Sequence[str], align: Align, progress: Progress
+) -> dict[str, Deviation]:
+    """Of `outputs`, those that hold a part beyond the declared arithmetic, with the worst one."""
+    declared = case.policy.declared
+    expected = expectation.parts.get(declared, {})
+    found = {}
+    for output in outputs:
+        both = {
+            sample: (parts, expected[sample, output])
+            for sample, parts in run.parts.get(output, {}).items()
+            if (sample, output) in expected
+        }
+        worst = max((_worst(*pair, declared) for pair in both.values()), default=0.0)
+        if worst <= 1.0:
+            continue
+        if declared in FORMATS:
+            drawn = _drawn(case, output, sorted(both), align, progress)
+            both = {sample: (pair[0], _mean([pair[1], *drawn.get(sample, ())])) for sample, pair in both.items()}
+            honest = max((_unlike(parts, declared) for parts in drawn.values()), default=0.0)
+            worst = max(_worst(*pair, declared) for pair in both.values())
+            if worst <= max(1.0, _BEYOND_NULL * honest):
+                continue
+        sample = max(both, key=lambda one: _worst(*both[one], declared))
+        found[output] = _told(sample, *both[sample], declared)
+    return found
+
+
+def _ratios(measured: Parts, expected: Parts, declared: str) -> Iterator[tuple[int, np.ndarray]]:
+    """Of each axis, and of the whole (-1), squared error over what is allowed."""
+    size = math.prod(measured.shape)
+    axes = [axis for axis, length in enumerate(measured.shape) if length > 1 and size // length >= _FEWEST]
+    tests = 1 + sum(measured.shape[axis] for axis in axes)
+    share = _over(expected.errors[0].sum(), expected.references[0].sum())
+    tiny = FLOAT32_ROUNDING**2 * expected.references[0].sum() / size  # of an element, where everything else is nothing
+    level = math.log(tests / _CHANCE)
+    for axis in (-1, *axes):
+        count = size // measured.shape[axis] if axis >= 0 else size
+        errors, own, references = (
+            sums[axis] if axis >= 0 else np.array([sums[0].sum()])
+            for sums in (measured.errors, expected.errors, expected.references)
+        )
+        tail = 1.0 + 2.0 * math.sqrt(level / count) + 2.0 * level / count
+        usual = own + tiny * count + (share * references if axis >= 0 else 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = errors / (margin_of(declared) ** 2 * _SPREAD * tail * usual)
+        yield axis, np.where(errors > 0, ratio, 0.0)
+
+
+def _over(part: float, whole: float) -> float:
+    return float(part / whole) if whole > 0 else 0.0
+
+
+def _worst(measured: Parts, expected: Parts, declared: str) -> float:
+    return max(float(ratio.max(initial=0.0)) for _, ratio in _ratios(measured, expected, declared))
+
+
+def _told(sample: int, measured: Parts, expected: Parts, declared: str) -> Deviation:
+    ratios = dict(_ratios(measured, expected, declared))
+    axis = max(ratios, key=lambda one: float(ratios[one].max(initial=0.0)))
+    index = int(ratios[axis].argmax())
+    error, own, size = (
+        float(sums[axis][index] if axis >= 0 else sums[0].sum())
+        for sums in (measured.errors, expected.errors, measured.references)
+    )
+    scale = size or 1.0  # of a part that is zero in the reference, in the output's own unit
+    return Deviation(
+        sample=sample,
+        axis=axis,
+        index=index if axis >= 0 else -1,
+        measured=math.sqrt(error / scale),
+        expected=math.sqrt(own / scale),
+        share=float((ratios[axis] > 1.0).mean()),
+    )
+
+
+def _drawn(
+    case: Case, output: str, samples: Sequence[int], align: Align, progress: Progress
+) -> Mapping[int, Sequence[Parts]]:
+    """Parts of several draws of the declared arithmetic, by sample; none where it cannot be simulated so."""
+    from parityscope.forecast.drawing import drawn_outputs
+
+    found: dict[int, list[Parts]] = {}
+    try:
+        drawn = drawn_outputs(
+            case.model,
+            case.inputs,
+            samples,
+            case.policy.declared,
+            _DRAWS,
+            bounded=False,
+            align=align,
+            progress=progress,
+        )
+        for _, sample, expected, given in drawn:
+            parts = measure_parts(expected[output], given[output]) if output in given else None
+            if parts is not None:
+                found.setdefault(sample, []).append(parts)
+    except ParityError:
+        return {}
+    return found
+
+
+def _mean(draws: Sequence[Parts]) -> Parts:
+    total = draws[0]
+    for one in draws[1:]:
+        total = total.plus(one)
+    return total.scaled(1.0 / len(draws), 0.0)
+
+
+def _unlike(draws: Sequence[Parts], declared: str) -> float:
+    """How far the strangest of honest draws is from what the others expect."""
+    if len(draws) < 2:
+        return 0.0
+    return max(_worst(one, _mean([other for other in draws if other is not one]), declared) for one in draws)
