@@ -1,4 +1,4 @@
-"""A small world that commands work on: a network that FP16 overflows in, a deployment with a fault, samples, a chain, a program."""
+"""A small world that commands work on: a network that FP16 overflows in, a faulty deployment, samples, a chain, a program."""
 
 from __future__ import annotations
 
