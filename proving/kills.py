@@ -47,10 +47,11 @@ class Command:
     results: tuple[str, ...]
     essence: Callable[[Path], Any]
 
-    @property
-    def read(self) -> tuple[str, ...]:
-        """The command that reads what was written."""
-        return ("report", self.results[0]) if self.results[0] == "study" else ("lint", self.results[0])
+    def reader(self, result: str) -> tuple[str, ...]:
+        """The command that reads a result; what it writes itself has a name in `_READ`."""
+        if result == "study":
+            return ("report", result)
+        return ("lint", result) if result.endswith(".onnx") else (*_REPAIR, "--plan", result, "-o", _READ[0])
 
 
 def _of_study(folder: Path) -> Any:
@@ -79,6 +80,8 @@ def _of_prediction(folder: Path) -> Any:
 
 
 _ON = ("--inputs", "samples", "--quiet")
+_REPAIR = ("repair", "model.onnx", *_ON)
+_READ = ("read.onnx", "read.plan.toml")
 COMMANDS = (
     Command(
         name="diagnose",
@@ -117,7 +120,7 @@ COMMANDS = (
     ),
     Command(
         name="repair",
-        words=("repair", "model.onnx", *_ON, "--low", "f16", "--budget", "rel_l2=0.01", "-o", "fixed.onnx"),
+        words=(*_REPAIR, "--low", "f16", "--budget", "rel_l2=0.01", "-o", "fixed.onnx"),
         results=("fixed.onnx", "fixed.plan.toml"),
         essence=_of_repair,
     ),
@@ -293,18 +296,22 @@ def _is_there(trial: Trial) -> bool:
 
 def _is_damaged(trial: Trial, wanted: tuple[int, Any]) -> bool:
     """Whether what lies there is refused by what reads it; what is read although it is not whole is a problem."""
-    if not (trial.home / trial.command.results[0]).exists():
+    there = [name for name in trial.command.results if (trial.home / name).exists()]
+    if not there:
         return False
     if trial.command.name == "predict":
         try:
             return bool(trial.command.essence(trial.home) != wanted[1])
         except ValueError:
             return True
-    status, said = trial.run(*trial.command.read)
-    if status == 2:
-        trial.hold("fix:" in said and "Traceback" not in said, f"a damaged result without one error: {said[-300:]}")
-        return True
-    with contextlib.suppress(FileNotFoundError):  # a part of several results: the next run writes all of them
+    for name in there:
+        status, said = trial.run(*trial.command.reader(name))
+        for path in (trial.home / read for read in _READ):
+            path.unlink(missing_ok=True)
+        if status == 2:
+            trial.hold("fix:" in said and "Traceback" not in said, f"a damaged result without one error: {said[-300:]}")
+            return True
+    if len(there) == len(trial.command.results):  # where some are missing, the next run writes all of them
         trial.hold(trial.command.essence(trial.home) == wanted[1], "another result than undisturbed, and not refused")
     return False
 

@@ -22,7 +22,7 @@ from parityscope.case.formats.loader import find_function
 from parityscope.errors import ParityError
 from parityscope.evaluation.switching import Switchboard
 from parityscope.records import Budget
-from parityscope.repairs.plan import applied_plan, plan_text, read_plan
+from parityscope.repairs.plan import SCHEMA, applied_plan, plan_text, read_plan
 from parityscope.repairs.search import Point, Task, search
 from parityscope.repairs.search.costs import H200, Times, flops_of
 from parityscope.repairs.search.cut import cheapest
@@ -546,11 +546,24 @@ def test_a_plan_can_be_read_edited_and_applied_again(tmp_path: Path) -> None:
     with pytest.raises(ParityError, match="no such node"):
         lost = replace(plan, kept=(replace(plan.kept[0], node="nowhere"),))
         applied_plan(lost, task.model, tmp_path / "again", tmp_path / "x.onnx")
-    path.write_text(
-        path.read_text(encoding="utf-8").replace("parityscope-plan/1", "parityscope-plan/9"), encoding="utf-8"
-    )
+    path.write_text(path.read_text(encoding="utf-8").replace(SCHEMA, "parityscope-plan/9"), encoding="utf-8")
     with pytest.raises(ParityError, match="schema"):
         read_plan(path)
+
+
+def test_a_plan_that_was_cut_anywhere_is_refused(tmp_path: Path) -> None:
+    task = replace(task_of(tmp_path, OVERFLOW, OVERFLOW_WEIGHTS, inputs_of(4, 1, 8)), range_repairs=False)
+    text = plan_text(task.model, task.budgets, searched(task, tmp_path / "w", tmp_path / "fixed.onnx"))
+    path = tmp_path / "plan.toml"
+    starts = [place for place in range(len(text)) if text[place - 1] == "\n"]
+    assert len(starts) > 20
+    for length in (0, 40, *starts, *range(0, len(text.rstrip()), 17), len(text.rstrip()) - 1):
+        path.write_text(text[:length], encoding="utf-8")
+        with pytest.raises(ParityError) as refused:
+            read_plan(path)
+        assert refused.value.fix
+    path.write_text(text.rstrip(), encoding="utf-8")
+    assert read_plan(path).kept
 
 
 def test_reports_say_the_outcome_and_escape_names(tmp_path: Path) -> None:

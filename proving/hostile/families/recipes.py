@@ -241,7 +241,7 @@ def plans(folder: Path, draw: Draw) -> Ask:
     (folder / "evil.py").write_text(marking_source(folder))
     content = draw.turn((
         b"", b"low = ", b"\xff", b"a = " + b"[" * 50_000, b'low = "f16"\n[[keep]]\nnode = "nope"\n', b'schema = "evil"\n', b"keep = 3\n", b'low = "evil"\n', b"\0" * 99,
-        b'schema = "parityscope-plan/1"\n', b'schema = "parityscope-plan/1"\nlow = ["f16"]\nkeep = ["nope"]\n', b'schema = "parityscope-plan/1"\nmodel = "evil.py:run"\n',
+        b'schema = "parityscope-plan/2"\n', b'schema = "parityscope-plan/2"\n[end]\n', b'schema = "parityscope-plan/2"\nlow = ["f16"]\nkeep = ["nope"]\n[end]\n', b'schema = "parityscope-plan/2"\nmodel = "evil.py:run"\n[end]\n',
         b'[[budget]]\nmetric = "evil.py:run"\nlimit = 1\n', b"[[fp8]]\nnode = 3\n", b'[[edit]]\nrepair = "evil"\n', b'"\\u001b[2J" = 1\n',
     ))  # fmt: skip
     (folder / "plan.toml").write_bytes(content)

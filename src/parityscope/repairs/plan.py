@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SCHEMA", "Plan", "applied_plan", "plan_text", "read_plan"]
 
-SCHEMA = "parityscope-plan/1"
+SCHEMA = "parityscope-plan/2"
+_END = "end"  # the last table: TOML that was cut off between two tables is TOML too, and would keep fewer nodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +96,7 @@ def plan_text(model: Model, budgets: tuple[Budget, ...], outcome: Outcome, data:
         said = {"certified": proof.certified, "share": proof.share, "confidence": proof.confidence}
         far = {"worst": proof.worst, "p95": proof.p95, "unit": "of the budget", "statement": proof.statement}
         lines += _table("[certificate]", counted | said | far)
+    lines += _table(f"[{_END}]", {})
     return "\n".join(lines) + "\n"
 
 
@@ -102,12 +104,18 @@ def read_plan(path: Path) -> Plan:
     """The plan in a file.
 
     Raises:
-        ParityError: it is missing, no TOML, or no plan.
+        ParityError: it is missing, no TOML, no plan, or not whole.
     """
     fix = "write one with: parityscope repair MODEL --inputs DATA --write-plan plan.toml"
     held = read_toml_file(path, "the plan")
     if held.get("schema") != SCHEMA:
         raise ParityError(f"the plan has the schema {held.get('schema')!r}, not {SCHEMA!r}", where=str(path), fix=fix)
+    if _END not in held:
+        raise ParityError(
+            f"the plan is damaged: its last line, [{_END}], is missing",
+            where=str(path),
+            fix=f"{fix}; or, if you took that line out, put it back",
+        )
     try:
         return Plan(
             sha256=str(held["model"]["sha256"]),
