@@ -280,7 +280,6 @@ def test_bindings_go_by_name_whatever_the_engines_order(monkeypatch: pytest.Monk
     assert "'ids' gets the data of 'mask'" in code
     # TensorRT needs a GPU: an engine that only records what it is told, with the documented calls, stands in for it.
     trt = ModuleType("tensorrt")
-    trt.nptype = lambda dtype: dtype  # type: ignore[attr-defined]
     trt.TensorIOMode = SimpleNamespace(INPUT="in")  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "tensorrt", trt)
     space: dict[str, Any] = {}
@@ -290,13 +289,14 @@ def test_bindings_go_by_name_whatever_the_engines_order(monkeypatch: pytest.Monk
     engine = SimpleNamespace(
         num_io_tensors=3,
         get_tensor_name=names.__getitem__,
-        get_tensor_dtype=lambda name: np.float32 if name == "y" else np.int64,
+        # nptype of TensorRT raises TypeError for BF16: the code asks the type's name instead.
+        get_tensor_dtype=lambda name: SimpleNamespace(name="BF16" if name == "y" else "INT64"),
         get_tensor_mode=lambda name: "out" if name == "y" else "in",
     )
     context = SimpleNamespace(
         set_input_shape=lambda name, shape: name != "y" and shape == (1, 8), set_tensor_address=bound.__setitem__
     )
-    buffers = {"ids": (10, (1, 8), np.int64), "mask": (20, (1, 8), np.int64), "y": (30, (1, 2), np.float32)}
+    buffers = {"ids": (10, (1, 8), np.int64), "mask": (20, (1, 8), np.int64), "y": (30, (1, 2), "bfloat16")}
     space["bind"](engine, context, buffers)
     assert bound == {"ids": 10, "mask": 20, "y": 30}
     with pytest.raises(TypeError, match="mask"):

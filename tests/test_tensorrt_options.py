@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from parityscope.backends import Capture
 from parityscope.backends._tensorrt import configuring
 from parityscope.backends._tensorrt.asked import asked_of, requested_of, unmet, with_asked
 from parityscope.backends._tensorrt.building import build
-from parityscope.backends._tensorrt.marking import Marks, registered, way_for
+from parityscope.backends._tensorrt.marking import Marks, registered, take_most, way_for
 from parityscope.backends._tensorrt.naming import named
 from parityscope.backends._tensorrt.precisions import ask_for, wanted_of
 from parityscope.backends._tensorrt.profiles import Range, flags_for, ranges_of
@@ -40,12 +41,14 @@ from parityscope.backends.tensorrt_views import (
     options_of,
     ranges_of_samples,
 )
+from parityscope.backends.trt import check_scales, choose_device
 from parityscope.case import load_model
 from parityscope.errors import ParityError
 from parityscope.logs import EngineLayer
 from parityscope.logs._records import EngineTensor
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 rtx = pytest.importorskip("tensorrt_rtx", reason="no wheel of TensorRT-RTX for this machine")
@@ -68,6 +71,12 @@ class Flags10(enum.Enum):
     FP16, BF16, INT8, FP8, TF32, VERSION_COMPATIBLE = range(6)
 
 
+class Sources(enum.IntEnum):
+    """The tactic sources of TensorRT 10.13."""
+
+    CUBLAS, CUBLAS_LT, CUDNN, EDGE_MASK_CONVOLUTIONS, JIT_CONVOLUTIONS = range(5)
+
+
 class Levels(enum.Enum):
     NONE, AMPERE_PLUS, SAME_COMPUTE_CAPABILITY = range(3)
 
@@ -82,7 +91,7 @@ class LevelsOf86(enum.Enum):
 
 # Only what options are checked against: which members each version's enumerations have.
 TEN = Package(
-    module=SimpleNamespace(BuilderFlag=Flags10, HardwareCompatibilityLevel=Levels),
+    module=SimpleNamespace(BuilderFlag=Flags10, HardwareCompatibilityLevel=Levels, TacticSource=Sources),
     product="tensorrt",
     version="10.13.2.6",
 )
@@ -139,6 +148,15 @@ def test_weak_typing_where_the_version_has_it() -> None:
         ("trt?hardware=ampere_plus", None, "no hardware compatibility levels"),
         ("trt?version_compatible=on", None, "no version-compatible engines"),
         ("trt?layers=a:bf16", OLD, "has no bf16"),
+        ("trt?workspace=much", TEN, "workspace='much' is no size"),
+        ("trt?workspace=0", TEN, "is no size"),
+        ("trt?tactics=CUDNN", TEN, "is not \\+NAME or -NAME"),
+        ("trt?tactics=-CUBLAST", TEN, "no tactic source CUBLAST"),
+        ("trt?tactics=-CUDNN", None, "no choice of tactic sources"),
+        ("trt?dla=first", TEN, "no number of a device"),
+        ("trt?dla=0", None, "has no DLA"),
+        ("trt?device=-1", TEN, "no number of a device"),
+        ("trt?fallback=maybe", TEN, "fallback='maybe' is not known"),
     ],
 )
 def test_wrong_options_are_refused(text: str, which: Package | None, said: str, package: Package) -> None:
@@ -155,6 +173,35 @@ def test_options_are_read() -> None:
     assert [path.name for path in found.plugins] == ["a.so", "b.so"]
     assert (found.level, found.hardware, found.timing_cache and found.timing_cache.name) == (5, "same_cc", "t")
     assert not asked("trt", TEN).tf32
+    boxed = asked("trt?workspace=4GiB&tactics=-CUDNN,%2Bcublas&dla=1&fallback=off&device=2", TEN)
+    assert (boxed.workspace, boxed.tactics) == (4 << 30, (("CUDNN", False), ("CUBLAS", True)))
+    assert (boxed.dla, boxed.fallback, boxed.device) == (1, False, 2)
+    assert asked("trt?workspace=512", TEN).workspace == 512 << 20
+
+
+def test_a_quantized_build_without_scales_is_refused(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(ParityError, match="trt:int8 needs scales") as caught:
+        check_scales(load_model(model), asked("trt:int8", TEN))
+    assert "quantize_static" in caught.value.fix
+    quantized = """g (float[2] x) => (float[2] y) <float s = {0.1}, int8 z = {0}> {
+      q = QuantizeLinear(x, s, z) y = DequantizeLinear(q, s, z) }"""
+    onnx.save(parser.parse_model(f"{HEAD} {quantized}"), tmp_path / "quantized.onnx")
+    check_scales(load_model(tmp_path / "quantized.onnx"), asked("trt:int8", TEN))
+    check_scales(load_model(model), asked("trt:f16", TEN))
+
+
+@pytest.mark.parametrize(("visible", "number", "seen"), [(None, 1, "1"), ("3,5", 1, "5")])
+def test_a_gpu_is_chosen_by_its_number(
+    visible: str | None, number: int, seen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What is changed in this process comes back: monkeypatch knows the variable before it is changed.
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible or "0")
+    if visible is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    choose_device(number)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == seen
+    with pytest.raises(ParityError, match="there is no GPU 7"):
+        choose_device(7)
 
 
 # --- with the real builder -------------------------------------------------------------------------------------------
@@ -358,6 +405,38 @@ def test_unfused_tensors_leave_the_engine_as_it_is(package: Package, model: Path
     assert [tensor.name for tensor in debug.outputs] == ["y"]
     assert dict(debug.marked.names) == {"b": "b"}
     assert debug.plan != plain.plan
+
+
+@given(
+    floats=st.lists(st.integers(0, 40), unique=True, max_size=12),
+    others=st.lists(st.integers(41, 60), unique=True, max_size=6),
+    refused=st.sets(st.integers(0, 60), max_size=2),
+)
+def test_what_the_builder_refuses_to_show_is_left_out(floats: list[int], others: list[int], refused: set[int]) -> None:
+    tried: list[tuple[str, ...]] = []
+
+    def builds(names: Sequence[str]) -> tuple[str, ...] | None:
+        tried.append(tuple(names))
+        return None if any(int(name) in refused for name in names) else tuple(names)
+
+    groups = [[str(number) for number in group] for group in (floats, others)]
+    most = take_most(builds, groups)
+    names = {name for group in groups for name in group}
+    assert most.built is not None
+    assert set(most.built) | set(most.left) == names
+    assert not set(most.built) & set(most.left)
+    assert not {int(name) for name in most.built} & refused
+    if not refused & {int(name) for name in names}:
+        assert (most.left, len(tried)) == ((), 1)
+    if not refused & set(floats):
+        # A bool or an integer that is refused costs no tensor of floating point.
+        assert set(groups[0]) <= set(most.built)
+    assert len(tried) <= 13
+
+
+def test_a_builder_that_shows_nothing_still_builds() -> None:
+    assert take_most(lambda names: None if names else "plain", [["a", "b"], ["c"]]).built == "plain"
+    assert take_most(lambda _names: None, [["a"]]).built is None
 
 
 def test_names_that_the_parser_gave() -> None:

@@ -20,7 +20,7 @@ import pytest
 
 from parityscope.backends._tensorrt.debugging import listen
 from parityscope.backends._tensorrt.executing import Work, run_once
-from parityscope.backends._tensorrt.iotensors import IOFact
+from parityscope.backends._tensorrt.iotensors import IOFact, check_sample, covering_profile, io_facts
 from parityscope.backends._tensorrt.listening import Heard
 from parityscope.backends._tensorrt.loading import Loaded
 from parityscope.backends._tensorrt.marking import Marked
@@ -244,7 +244,7 @@ INSPECTED = {
             "Inputs": [{"Name": "__mye_h", "Dimensions": [2, 2], "Datatype": "Half"}],
             "Outputs": [{"Name": "y", "Dimensions": [2, 2], "Datatype": "Float"}],
             "TacticName": "__myl_Exp",
-            "Metadata": "[ONNX Layer: last]",
+            "Metadata": "[ONNX Layer: last]\x1e[ONNX Layer: last]",
         },
     ],
     "I/O Tensors": [],
@@ -279,6 +279,7 @@ class Whole:
     """An engine as `api.Engine` has it, with a context over memory of this process."""
 
     context: Any
+    knows: tuple[str, ...] = ("__mye_h",)
     num_io_tensors: int = 2
     num_optimization_profiles: int = 1
 
@@ -310,17 +311,24 @@ class Whole:
         return False
 
     def is_debug_tensor(self, name: str) -> bool:
-        return name == "__mye_h"
+        return name in self.knows
 
     def create_execution_context(self) -> Any:
         return self.context
 
     def create_engine_inspector(self) -> Any:
-        return SimpleNamespace(get_engine_information=lambda _form: json.dumps(INSPECTED))
+        # TensorRT joins the parts of a fused layer's metadata by a raw 0x1E, which strict JSON refuses (NVIDIA/TensorRT#2779).
+        text = json.dumps(INSPECTED).replace("\\u001e", "\x1e")
+        return SimpleNamespace(get_engine_information=lambda _form: text)
 
 
+@pytest.mark.parametrize(
+    ("knows", "marked"),
+    # What was marked as unfused "cannot be detected by is_debug_tensor()": the documentation of TensorRT-RTX's binding.
+    [(("__mye_h",), Marked()), ((), Marked(names={"h": "h", "gone": "gone"}, unfused=True))],
+)
 def test_a_session_shows_what_lies_between_kernels(
-    package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    knows: tuple[str, ...], marked: Marked, package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextlib.contextmanager
     def device() -> Iterator[Device]:
@@ -334,11 +342,11 @@ def test_a_session_shows_what_lies_between_kernels(
         return {"y": np.exp(np.maximum(at(where["x"], "float32", (2, 2)), 0))}
 
     context = Shown(work=work, shapes={"y": (2, 2)}, trt=package.module)
-    loaded = Loaded(runtime=None, engine=Whole(context=context), words=())
+    loaded = Loaded(runtime=None, engine=Whole(context=context, knows=knows), words=())
     asked = Asked(
         describe=described_by(Options(), {"cut": "f32", "last": "f32"}),
         tensors=("h", "gone"),
-        marked=Marked(),
+        marked=marked,
         disturbs="unfused tensors shown",
         summary=tmp_path / "ranges.json",
     )
@@ -355,3 +363,25 @@ def test_a_session_shows_what_lies_between_kernels(
     assert found["y"].tolist() == np.exp(np.array([[0, 0.5], [2, 0]], np.float32)).tolist()
     (ranges,) = json.loads((tmp_path / "ranges.json").read_text(encoding="utf-8"))["tensors"]
     assert (ranges["name"], ranges["statistics"]["max"], ranges["statistics"]["occurrences"]) == ("h", 2, 2)
+
+
+@dataclass
+class Several(Whole):
+    """An engine with two optimization profiles: one row, and two to four."""
+
+    num_optimization_profiles: int = 2
+
+    def get_tensor_shape(self, _name: str, /) -> tuple[int, ...]:
+        return (-1, 2)
+
+    def get_tensor_profile_shape(self, _name: str, profile: int, /) -> list[tuple[int, ...]]:
+        return [[(1, 2), (1, 2), (1, 2)], [(2, 2), (3, 2), (4, 2)]][profile]
+
+
+def test_the_profile_that_covers_a_sample_is_chosen() -> None:
+    engine = Several(context=None)
+    profiles = [io_facts(engine, number) for number in range(2)]
+    rows = {count: covering_profile(profiles, {"x": np.zeros((count, 2), np.float32)}) for count in (1, 2, 4, 5)}
+    assert rows == {1: 0, 2: 1, 4: 1, 5: 0}
+    with pytest.raises(ParityError, match="profile covers"):
+        check_sample(profiles[0], {"x": np.zeros((5, 2), np.float32)}, "fifth", "model.plan")

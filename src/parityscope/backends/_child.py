@@ -36,13 +36,18 @@ if TYPE_CHECKING:
 __all__ = ["open_in_child"]
 
 _START_LIMIT_S = 600.0  # chosen: compiling a large engine takes minutes; beyond this it hangs
+_BUILD_LIMIT_S = 4 * 3600.0  # chosen: builds of large models with all tactics take an hour on small boxes
 _END_LIMIT_S = 10.0  # chosen: a process that closed its pipe is about to end
 _BLOCK = 1 << 16  # bytes; the capacity of a pipe
 
 
 @contextlib.contextmanager
-def open_in_child(model: Model, target: Target, capture: Capture, timeout: float) -> Iterator[Session]:
+def open_in_child(
+    model: Model, target: Target, capture: Capture, timeout: float, *, builds: bool = False
+) -> Iterator[Session]:
     """The session of `target` in a child process; each sample may take `timeout` seconds.
+
+    One that `builds` an engine, when it is opened or when a sample of another shape comes, may take `_BUILD_LIMIT_S` for it.
 
     Raises:
         ParityError: what the backend raised, or that its process died or took too long.
@@ -55,18 +60,21 @@ def open_in_child(model: Model, target: Target, capture: Capture, timeout: float
         }
         job["shapes"] = [{name: list(shape) for name, shape in shapes.items()} for shapes in capture.shapes]
         with contextlib.closing(_Child(Path(scratch), job, format_target(target))) as child:
-            opened = child.ask({"do": "open"}, max(timeout, _START_LIMIT_S), "loading the model")
+            start = max(timeout, _BUILD_LIMIT_S if builds else _START_LIMIT_S)
+            opened = child.ask(
+                {"do": "open"}, start, "loading the model" + (", or building its engine" if builds else "")
+            )
 
             def run(sample: Sample) -> Mapping[str, np.ndarray]:
                 file = Path(scratch, "inputs.safetensors")
                 write_safetensors(file, sample.arrays)
                 request = {"do": "run", "index": sample.index, "name": sample.name}
-                child.ask(request, timeout, f"sample {sample.name}")
+                child.ask(request, start if builds else timeout, f"sample {sample.name}")
                 outputs = read_safetensors(Path(scratch, "outputs.safetensors"))
                 return {name: np.array(tensor.load()) for name, tensor in outputs.items()}
 
             def inspect() -> ExecutedGraph:
-                answer = child.ask({"do": "inspect"}, max(timeout, _START_LIMIT_S), "describing what it runs")
+                answer = child.ask({"do": "inspect"}, start, "describing what it runs")
                 return _graph(answer["executed"])
 
             yield Session(

@@ -51,7 +51,9 @@ def open_target(model: Model, target: Target, capture: Capture) -> Iterator[Sess
         return
     left = tuple((key, value) for key, value in target.options if key not in {"timeout", "isolate", "model"})
     inner = Target(backend=target.backend, precision=target.precision, options=left)
-    with open_in_child(own, inner, capture, seconds(timeout, _ISOLATED_TIMEOUT_S)) as session:
+    # A limit that was given is meant; without one, a build is no hang.
+    builds = runtime.builds_for_shapes and not timeout
+    with open_in_child(own, inner, capture, seconds(timeout, _ISOLATED_TIMEOUT_S), builds=builds) as session:
         yield session
 
 

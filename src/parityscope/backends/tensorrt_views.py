@@ -5,6 +5,7 @@ from __future__ import annotations
 from parityscope.backends._tensorrt.engine_log import log_of_layer_info, with_profile
 from parityscope.backends._tensorrt.findings import find_in_view
 from parityscope.backends._tensorrt.inspector import engine_layers, io_tensors, read_layer_info, read_profile
+from parityscope.backends._tensorrt.iotensors import DTYPES
 from parityscope.backends._tensorrt.network import NetworkView, executed_graph, network_view
 from parityscope.backends._tensorrt.options import Options, options_of
 from parityscope.backends._tensorrt.packages import Package, find_package
@@ -12,6 +13,7 @@ from parityscope.backends._tensorrt.profiles import Range, check_covered, ranges
 from parityscope.backends._tensorrt.settling import value_of
 
 __all__ = [
+    "DTYPES",
     "NetworkView",
     "Options",
     "Package",

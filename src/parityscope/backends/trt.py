@@ -27,6 +27,7 @@ NOT RUN: the part that runs an engine was written from NVIDIA's documentation; n
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,8 +44,10 @@ if TYPE_CHECKING:
     from parityscope.case import Model, Sample
     from parityscope.records import Target
 
-__all__ = ["BACKEND"]
+__all__ = ["BACKEND", "check_scales", "choose_device"]
 
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_FIRST_INT64 = 10  # before it the parser makes int32 of a file's int64
 _NETWORK = "parityscope network MODEL looks at the network and the engine without a GPU"
 
 
@@ -64,6 +67,9 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
 
     package = find_package(target.option("product"))
     options = options_of(target, package)
+    check_scales(model, options)
+    if options.device:
+        choose_device(options.device)
     if target.option("build") == "only":
         yield _built_only(model, package, _shaped(options, capture))
         return
@@ -82,11 +88,43 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
         capture=capture,
         observe=target.option("observe"),
         cached=target.option("cache") != "off",
-        narrow=target.option("narrow") == "on",
+        narrow=(target.option("narrow") or ("on" if package.numbers[0] < _FIRST_INT64 else "off")) == "on",
         summary=Path(target.option("summary")) if target.option("summary") else None,
     )
     with open_existing(content, engine, wish) if engine else open_built(wish) as session:
         yield session
+
+
+def check_scales(model: Model, options: Options) -> None:
+    """Refuses a build in INT8 that nobody gives scales: TensorRT would build it, and quantize with none.
+
+    Raises:
+        ParityError: the file quantizes nothing itself.
+    """
+    if options.precision == "int8" and "int8" not in model.formats:
+        raise ParityError(
+            "trt:int8 needs scales, and the model has none (no QuantizeLinear)",
+            where=str(model.path),
+            fix="quantize the model first (onnxruntime.quantization.quantize_static with QuantFormat.QDQ, or NVIDIA's Model "
+            "Optimizer) and give that file as model=; or give the engine that was calibrated: trt?engine=model.plan",
+        )
+
+
+def choose_device(number: int) -> None:
+    """Makes the GPU of that number the only one that this process sees, which builder, runtime and Polygraphy all follow.
+
+    CUDA reads the variable once, when it is first called: this process is the session's own child.
+
+    Raises:
+        ParityError: the variable is set and names fewer.
+    """
+    visible = os.environ.get(_VISIBLE)
+    seen = [item.strip() for item in visible.split(",")] if visible is not None else None
+    if seen is not None and number >= len(seen):
+        raise ParityError(
+            f"there is no GPU {number}: {_VISIBLE} is {visible!r}", fix=f"use device=0 to device={len(seen) - 1}"
+        )
+    os.environ[_VISIBLE] = seen[number] if seen is not None else str(number)
 
 
 def _shaped(options: Options, capture: Capture) -> Options:
@@ -172,8 +210,13 @@ BACKEND = Backend(
         "capability": "8.9,12.0: the GPUs to build for (TensorRT-RTX)",
         "build_route": "the compiler's knobs (11.1 and newer), as trtexec --setBuildRoute takes them",
         "level": "0 to 5: the builder's optimization level",
+        "workspace": "4GiB: the most memory that a kernel may take",
+        "tactics": "-CUDNN,+CUBLAS: libraries that kernels may come from (up to 10)",
+        "dla": "0: the DLA core that layers go to",
+        "fallback": "off: refuse layers that the DLA lacks, instead of running them on the GPU",
+        "device": "1: the GPU, by its number",
         "observe": "unfused (default), debug or outputs: how tensors inside are shown",
-        "narrow": "on: int64 inputs are given as int32 where an engine of TensorRT before 10 wants them so",
+        "narrow": "on or off: int64 inputs are given as int32 where the engine wants them so (default: on before 10)",
         "summary": "a .json file for the ranges of all tensors that the engine shows, over all samples",
         "cache": "off: build again in every session",
     },
@@ -187,6 +230,7 @@ BACKEND = Backend(
         {
             *("product", "build", "shapes", "fix", "settle", "tf32", "typing", "layers", "constraints"),
             *("version_compatible", "hardware", "capability", "level", "observe", "narrow", "cache"),
+            *("workspace", "tactics", "dla", "fallback", "device"),
         }
     ),
 )

@@ -36,17 +36,19 @@ _CODE = '''import tensorrt as trt
 
 INPUTS = {inputs}
 OUTPUTS = {outputs}
+# TensorRT's types by numpy's and ml_dtypes' names; tensorrt.nptype knows neither BF16 nor FP8.
+TYPES = {types}
 
 
 def bind(engine, context, buffers):
-    """buffers: name -> (device address, shape, numpy dtype), for every input and output."""
+    """buffers: name -> (device address, shape, numpy dtype or its name), for every input and output."""
     names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
     if set(names) != {{*INPUTS, *OUTPUTS}}:
         raise ValueError(f"the engine has {{names}}, not {{[*INPUTS, *OUTPUTS]}}: was it built from another model?")
     for name in names:
         address, shape, dtype = buffers[name]
-        wanted = trt.nptype(engine.get_tensor_dtype(name))
-        if dtype != wanted:
+        wanted = TYPES.get(engine.get_tensor_dtype(name).name)
+        if getattr(dtype, "__name__", str(dtype)) != wanted:
             raise TypeError(f"{{name}} is {{dtype}}, the engine reads and writes {{wanted}}")
         if engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT and not context.set_input_shape(name, tuple(shape)):
             raise ValueError(f"the engine does not take {{name}} of shape {{tuple(shape)}}")
@@ -63,7 +65,9 @@ def _write(finding: Finding) -> str | None:
     inputs, outputs = (list(map(str, finding.details.get(side, ()))) for side in ("inputs", "outputs"))
     if not inputs or not outputs:
         return None
-    return _exchanged(finding, inputs) + _CODE.format(inputs=inputs, outputs=outputs)
+    from parityscope.backends.tensorrt_views import DTYPES
+
+    return _exchanged(finding, inputs) + _CODE.format(inputs=inputs, outputs=outputs, types=dict(DTYPES))
 
 
 def _exchanged(finding: Finding, inputs: list[str]) -> str:

@@ -6,8 +6,9 @@ build tells is told by the same code as what a log tells. Nothing here needs a G
 
 from __future__ import annotations
 
+import itertools
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +21,10 @@ from parityscope.backends._tensorrt.layers import (
     network_tensor,
 )
 from parityscope.backends._tensorrt.logger import logging_to
-from parityscope.backends._tensorrt.marking import Marked, Marks, mark, registered
+from parityscope.backends._tensorrt.marking import Marked, Marks, by_kind, mark, registered, take_most, without
 from parityscope.backends._tensorrt.naming import Renamed, named
 from parityscope.backends._tensorrt.options import Options
-from parityscope.backends._tensorrt.plugins import load_plugins
+from parityscope.backends._tensorrt.plugins import load_plugins, register_standard_plugins
 from parityscope.backends._tensorrt.precisions import ask_for
 from parityscope.backends._tensorrt.profiles import check_names, sizes
 from parityscope.backends._tensorrt.settling import Settled, settle
@@ -33,7 +34,7 @@ from parityscope.logs._records import Unparsed
 from parityscope.private_folders import scratch_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from parityscope.backends._tensorrt.api import Builder, Network
     from parityscope.backends._tensorrt.packages import Package
@@ -89,13 +90,13 @@ def build(
     return Built(
         renamed=renamed,
         settled=settled,
-        marked=made.marked,
+        marked=made.engine.marked if made.engine else Marked(),
         log=log,
         inputs=made.inputs,
         outputs=made.outputs,
         layers=made.layers,
         refused=refused,
-        plan=made.plan,
+        plan=made.engine.plan if made.engine else None,
         problem=made.problem and _why(made.problem, refused, log),
         seconds=time.perf_counter() - started,
     )
@@ -110,52 +111,122 @@ class _Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Parsed:
+    """A network and its parser, which must outlive it; `taken` says whether the parser took the whole file."""
+
+    network: Network
+    parser: Any
+    taken: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Engine:
+    """A plan, what it was marked to show, and its outputs."""
+
+    plan: bytes
+    marked: Marked
+    outputs: tuple[NetworkTensor, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Made:
     inputs: tuple[NetworkTensor, ...]
     outputs: tuple[NetworkTensor, ...]
     layers: tuple[NetworkLayer, ...]
-    marked: Marked
     refused: tuple[Unparsed, ...]
-    plan: bytes | None
+    engine: _Engine | None
     problem: str
 
 
 def _make(wanted: _Wanted, renamed: Renamed, logger: Any, log: Path) -> _Made:
-    trt, options = wanted.package.module, wanted.options
-    builder: Builder = trt.Builder(logger)
-    load_plugins(builder.get_plugin_registry(), options.plugins)
-    network: Network = builder.create_network(network_flags(options, wanted.package))
-    parser = trt.OnnxParser(network, logger)
-    parsed = parser.parse(renamed.message.SerializeToString(), str(wanted.path))
-    inputs = tuple(network_tensor(each) for each in network_inputs(network))
-    layers = tuple(network_layers(network))
-    plan, problem, marked = None, "the parser refused the model", Marked()
-    if parsed:
-        if options.layers:
-            types = {name: getattr(trt.DataType, word) for name, word in _TYPES.items() if hasattr(trt.DataType, word)}
-            ask_for((network.get_layer(index) for index in range(network.num_layers)), options.layers, types)
-        try:
-            config = configuration(builder, inputs, options, wanted.package)
-        except ParityError as error:
-            raise ParityError(error.problem, where=error.where or str(wanted.path), fix=error.fix) from None
-        if wanted.marks is not None:
-            logger.sink.flush()
-            with log.open(encoding="utf-8") as lines:
-                marked = mark(network, wanted.marks, registered(lines))
-        serialized = builder.build_serialized_network(network, config)
-        plan = bytes(memoryview(serialized)) if serialized is not None else None
-        problem = "" if plan is not None else "the builder refused the network"
-        if plan is not None:
-            keep_timing_cache(config, options)
+    builder: Builder = wanted.package.module.Builder(logger)
+    register_standard_plugins(wanted.package.module, logger)
+    load_plugins(builder.get_plugin_registry(), wanted.options.plugins)
+
+    def parse() -> _Parsed:
+        return _parse(builder, wanted, renamed, logger)
+
+    parsed = parse()
+    inputs = tuple(network_tensor(each) for each in network_inputs(parsed.network))
+    layers = tuple(network_layers(parsed.network))
+    engine, problem = None, "the parser refused the model"
+    if parsed.taken:
+        logger.sink.flush()
+        with log.open(encoding="utf-8") as lines:
+            tensors = registered(lines)
+        # Marks cannot be taken back in every version: each set of them after the first needs a network of its own.
+        networks = itertools.chain([parsed], iter(parse, None))
+
+        def attempt(marks: Marks | None) -> _Engine | None:
+            return _build_engine(builder, next(networks).network, marks, tensors, inputs, wanted)
+
+        engine = _most_marked(attempt, parsed.network, wanted.marks, tensors)
+        problem = "" if engine else "the builder refused the network"
     return _Made(
         inputs=inputs,
-        outputs=tuple(network_tensor(network.get_output(index)) for index in range(network.num_outputs)),
+        outputs=engine.outputs if engine else _outputs(parsed.network),
         layers=layers,
-        marked=marked,
-        refused=tuple(_refusals(parser)),
-        plan=plan,
+        refused=tuple(_refusals(parsed.parser)),
+        engine=engine,
         problem=problem,
     )
+
+
+def _parse(builder: Builder, wanted: _Wanted, renamed: Renamed, logger: Any) -> _Parsed:
+    trt, options = wanted.package.module, wanted.options
+    network: Network = builder.create_network(network_flags(options, wanted.package))
+    parser = trt.OnnxParser(network, logger)
+    taken = parser.parse(renamed.message.SerializeToString(), str(wanted.path))
+    if taken and options.layers:
+        types = {name: getattr(trt.DataType, word) for name, word in _TYPES.items() if hasattr(trt.DataType, word)}
+        ask_for((network.get_layer(index) for index in range(network.num_layers)), options.layers, types)
+    return _Parsed(network=network, parser=parser, taken=taken)
+
+
+def _most_marked(
+    attempt: Callable[[Marks | None], _Engine | None],
+    network: Network,
+    marks: Marks | None,
+    tensors: Mapping[str, str],
+) -> _Engine | None:
+    """The engine that shows most of what `marks` asks for; what the builder refuses to show is told as missing."""
+    if marks is None:
+        return attempt(None)
+    if marks.way == "unfused":
+        engine = attempt(marks)
+        return engine or _without(attempt(None), marks.names)
+    most = take_most(
+        lambda names: attempt(replace(marks, names=tuple(names)) if names else None), by_kind(network, marks, tensors)
+    )
+    return _without(most.built, most.left)
+
+
+def _without(engine: _Engine | None, left: Sequence[str]) -> _Engine | None:
+    return replace(engine, marked=without(engine.marked, left)) if engine else None
+
+
+def _build_engine(
+    builder: Builder,
+    network: Network,
+    marks: Marks | None,
+    tensors: Mapping[str, str],
+    inputs: Sequence[NetworkTensor],
+    wanted: _Wanted,
+) -> _Engine | None:
+    try:
+        config = configuration(builder, inputs, wanted.options, wanted.package)
+    except ParityError as error:
+        raise ParityError(error.problem, where=error.where or str(wanted.path), fix=error.fix) from None
+    marked = mark(network, marks, tensors) if marks else Marked()
+    serialized = builder.build_serialized_network(network, config)
+    if serialized is None:
+        return None
+    keep_timing_cache(config, wanted.options)
+    return _Engine(plan=bytes(memoryview(serialized)), marked=marked, outputs=_outputs(network))
+
+
+def _outputs(network: Network) -> tuple[NetworkTensor, ...]:
+    return tuple(network_tensor(network.get_output(index)) for index in range(network.num_outputs))
 
 
 def _refusals(parser: Any) -> list[Unparsed]:

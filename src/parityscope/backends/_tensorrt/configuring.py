@@ -63,11 +63,29 @@ def configuration(
         config.hardware_compatibility_level = getattr(trt.HardwareCompatibilityLevel, _HARDWARE[options.hardware])
     if options.level is not None:
         config.builder_optimization_level = options.level
+    if options.workspace:
+        config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, options.workspace)
+    _set_devices(config, options, trt)
     _set_capabilities(config, options, package)
     _set_route(config, options, package)
     _set_timing_cache(config, options)
     add_profile(builder, config, inputs, options.shapes)
     return config
+
+
+def _set_devices(config: Any, options: Options, trt: Any) -> None:
+    """The DLA core, and the libraries that kernels may come from."""
+    if options.dla is not None:
+        config.default_device_type = trt.DeviceType.DLA
+        config.DLA_core = options.dla
+        if options.fallback:
+            config.set_flag(trt.BuilderFlag.GPU_FALLBACK)
+    if options.tactics:
+        sources = config.get_tactic_sources()
+        for name, allowed in options.tactics:
+            bit = 1 << int(trt.TacticSource.__members__[name])
+            sources = sources | bit if allowed else sources & ~bit
+        config.set_tactic_sources(sources)
 
 
 def keep_timing_cache(config: BuilderConfig, options: Options) -> None:

@@ -20,7 +20,17 @@ if TYPE_CHECKING:
 
     from parityscope.backends._tensorrt.api import Engine
 
-__all__ = ["IOFact", "check_engine", "check_fixed", "check_sample", "io_facts", "narrowed", "widened"]
+__all__ = [
+    "DTYPES",
+    "IOFact",
+    "check_engine",
+    "check_fixed",
+    "check_sample",
+    "covering_profile",
+    "io_facts",
+    "narrowed",
+    "widened",
+]
 
 # TensorRT's names of types -> ours, and those of numpy and ml_dtypes.
 DTYPES = {
@@ -58,8 +68,8 @@ class IOFact:
     covered: Range | None = None
 
 
-def io_facts(engine: Engine) -> tuple[IOFact, ...]:
-    """The inputs and outputs of `engine`, in its order."""
+def io_facts(engine: Engine, profile: int = 0) -> tuple[IOFact, ...]:
+    """The inputs and outputs of `engine`, in its order, as its optimization profile of that number covers them."""
     found = []
     for index in range(engine.num_io_tensors):
         name = engine.get_tensor_name(index)
@@ -77,15 +87,23 @@ def io_facts(engine: Engine) -> tuple[IOFact, ...]:
                 layout=engine.get_tensor_format_desc(name),
                 host=engine.get_tensor_location(name).name == "HOST",
                 shape_values=values,
-                covered=_profile(engine, name) if is_input and -1 in shape and not values else None,
+                covered=_profile(engine, name, profile) if is_input and -1 in shape and not values else None,
             )
         )
     return tuple(found)
 
 
-def _profile(engine: Engine, name: str) -> Range:
-    smallest, usual, largest = (shape_of(dims) for dims in engine.get_tensor_profile_shape(name, 0))
+def _profile(engine: Engine, name: str, number: int) -> Range:
+    smallest, usual, largest = (shape_of(dims) for dims in engine.get_tensor_profile_shape(name, number))
     return Range(smallest=smallest, usual=usual, largest=largest)
+
+
+def covering_profile(profiles: Sequence[Sequence[IOFact]], arrays: Mapping[str, np.ndarray]) -> int:
+    """The first profile that covers a sample; 0, whose error then says why not, where none does."""
+    for number, facts in enumerate(profiles):
+        if all(fact.name in arrays and _fits(fact, arrays[fact.name].shape) for fact in facts if fact.is_input):
+            return number
+    return 0
 
 
 def check_engine(facts: Sequence[IOFact], inputs: Sequence[str], outputs: Sequence[str], where: str) -> None:
@@ -203,8 +221,8 @@ def _check_type(fact: IOFact, array: np.ndarray, where: str) -> None:
     note = "a wrong type is never cast silently"
     if {array.dtype.name, fact.dtype} == {"int64", "int32"}:
         note = (
-            "TensorRT before 10 makes int32 of int64 inputs, 10 and newer keep int64; narrow=on in the target converts numbers "
-            "that fit, a buffer of the other type is read as other numbers"
+            "TensorRT before 10 makes int32 of int64 inputs, 10 and newer keep int64; narrow=on in the target, the default "
+            "before 10, converts numbers that fit; a buffer of the other type is read as other numbers"
         )
     raise ParityError(
         f"input {fact.name!r} is {array.dtype.name}, the engine wants {fact.dtype}",

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends._tensorrt.logger import logging_to
-from parityscope.backends._tensorrt.plugins import load_plugins
+from parityscope.backends._tensorrt.plugins import load_plugins, register_standard_plugins
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -129,6 +129,7 @@ def load_engine(
         runtime: Runtime = package.module.Runtime(logger)
         if carries_code:
             runtime.engine_host_code_allowed = True
+        register_standard_plugins(package.module, logger)
         load_plugins(runtime.get_plugin_registry(), plugins)
         if hasattr(runtime, "get_engine_validity") and content:
             # TensorRT-RTX says of an engine's header what its reader keeps to itself: its version.

@@ -13,21 +13,25 @@ tensor: y_0 for ONNX tensor: y").
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from parityscope.backends._tensorrt.packages import Package
 
-__all__ = ["WAYS", "Marked", "Marks", "mark", "registered", "way_for"]
+__all__ = ["WAYS", "Marked", "Marks", "Most", "by_kind", "mark", "registered", "take_most", "way_for", "without"]
+
+Built = TypeVar("Built")
 
 Way = Literal["unfused", "debug", "outputs"]
 WAYS: tuple[Way, ...] = ("unfused", "debug", "outputs")
+_BUILDS = 12  # chosen: a single tensor that is refused among a thousand is found in 2 log2(1000) = 20, most cost four
+_FLOATS = ("FLOAT", "HALF", "BF16")
 _FIRST_DEBUG = (10, 0)
 _FIRST_UNFUSED = (10, 12)
 _REGISTERED = re.compile(r"Registering tensor: (.+) for ONNX tensor: (.+)$")
@@ -43,10 +47,14 @@ class Marks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marked:
-    """What was marked: the engine's name of a tensor -> the ONNX value, and why others were not."""
+    """What was marked: the engine's name of a tensor -> the ONNX value, and why others were not.
+
+    `unfused` says that the engine may show what lies between its kernels besides.
+    """
 
     names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     absent: tuple[Skip, ...] = ()
+    unfused: bool = False
 
 
 def way_for(asked: str, package: Package) -> Way:
@@ -83,13 +91,8 @@ def mark(network: Any, marks: Marks, tensors: Mapping[str, str]) -> Marked:
     """Marks what `marks` asks for in a parsed `network`; `tensors` are the parser's names by ONNX value."""
     if marks.way == "unfused":
         network.mark_unfused_tensors_as_debug_tensors()
-        return Marked(names={tensors.get(name, name): name for name in marks.names})
-    held = {}
-    for index in range(network.num_layers):
-        layer = network.get_layer(index)
-        for place in range(layer.num_outputs):
-            output = layer.get_output(place)
-            held[output.name] = output
+        return Marked(names={tensors.get(name, name): name for name in marks.names}, unfused=True)
+    held = _tensors(network)
     outputs = {network.get_output(index).name for index in range(network.num_outputs)}
     found, absent = {}, []
     for name in marks.names:
@@ -99,6 +102,8 @@ def mark(network: Any, marks: Marks, tensors: Mapping[str, str]) -> Marked:
             absent.append(Skip(what=f"tensor {name}", reason=reason))
         elif tensor.name in outputs:
             continue
+        elif getattr(tensor, "is_shape_tensor", False):
+            absent.append(Skip(what=f"tensor {name}", reason="TensorRT computes it as a shape, beside the engine"))
         elif marks.way == "debug":
             network.mark_debug(tensor)
             found[tensor.name] = name
@@ -106,3 +111,67 @@ def mark(network: Any, marks: Marks, tensors: Mapping[str, str]) -> Marked:
             network.mark_output(tensor)
             found[tensor.name] = name
     return Marked(names=found, absent=tuple(absent))
+
+
+def by_kind(network: Any, marks: Marks, tensors: Mapping[str, str]) -> list[list[str]]:
+    """The names of `marks`: those of floating point, then the others, which some compilers refuse to show."""
+    held = _tensors(network)
+    kinds = {name: held[tensors.get(name, name)].dtype.name for name in marks.names if tensors.get(name, name) in held}
+    floats = [name for name in marks.names if kinds.get(name) in _FLOATS]
+    return [floats, [name for name in marks.names if name not in set(floats)]]
+
+
+def _tensors(network: Any) -> dict[str, Any]:
+    """The tensors that the layers of a network write, by name."""
+    layers = (network.get_layer(index) for index in range(network.num_layers))
+    return {
+        output.name: output
+        for layer in layers
+        for output in (layer.get_output(each) for each in range(layer.num_outputs))
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Most(Generic[Built]):
+    """What was `built` with most of the marks (None: nothing, not even without any), and the names that are `left` out of it."""
+
+    built: Built | None
+    left: tuple[str, ...] = ()
+
+
+def take_most(build: Callable[[Sequence[str]], Built | None], groups: Sequence[Sequence[str]]) -> Most[Built]:
+    """Builds with as many of the names as the builder takes: a group that it refuses is tried by halves.
+
+    `groups` are tried one after another, each together with what was taken before; `build` gives None where the builder
+    refuses. After `_BUILDS` builds what has not been taken is left out. At last an engine without marks is tried: it can
+    still be compared, if not looked into.
+    """
+    taken: list[str] = []
+    built: Built | None = None
+    waiting = [list(group) for group in reversed(groups) if group]
+    whole = [name for group in groups for name in group]
+    if len(waiting) > 1:
+        waiting.append(whole)
+    left = set(whole)
+    builds = 0
+    while waiting and left and builds < _BUILDS:
+        group = [name for name in waiting.pop() if name in left]
+        if not group:
+            continue
+        made = build([*taken, *group])
+        builds += 1
+        if made is not None:
+            taken, built = [*taken, *group], made
+            left -= set(group)
+        elif group != whole or not waiting:
+            middle = len(group) // 2
+            waiting += [half for half in (group[middle:], group[:middle]) if middle and half]
+    if built is None:
+        built = build(())
+    return Most(built=built, left=tuple(name for name in whole if name in left))
+
+
+def without(marked: Marked, left: Sequence[str]) -> Marked:
+    """What was marked, with the names that the builder refuses told as missing."""
+    skips = [Skip(what=f"tensor {name}", reason="TensorRT's builder refuses an engine that shows it") for name in left]
+    return replace(marked, absent=(*marked.absent, *skips))

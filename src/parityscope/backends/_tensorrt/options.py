@@ -11,6 +11,11 @@
 * `hardware=ampere_plus` (8.6) or `same_cc` (10.8): an engine for other GPUs than this one; RTX has `capability=8.9,12.0`;
 * `build_route=...` (11.1 on Linux): the compiler's knobs, as `trtexec --setBuildRoute` takes them;
 * `level=0` to `5`: the builder's optimization level;
+* `workspace=4GiB`: the most memory that a kernel may take (`trtexec --memPoolSize=workspace:4096`);
+* `tactics=-CUDNN,+CUBLAS` (up to 10): libraries that kernels may come from, as `trtexec --tacticSources` takes them;
+* `dla=0` (not RTX): the DLA core that layers go to; `fallback=off` refuses layers that it does not have instead of running
+  them on the GPU;
+* `device=1`: the GPU, as `trtexec --device` numbers it;
 * `shapes=`, `fix=`, `settle=on`: see `profiles.py` and `settling.py`.
 
 Source: NVIDIA's Python API reference of 8.6, 10.13 and 11.4, and "Migrating from TensorRT 10.x to 11.x".
@@ -69,6 +74,11 @@ class Options:
     capabilities: tuple[int, ...] = ()
     build_route: str = ""
     level: int | None = None
+    workspace: int = 0
+    tactics: tuple[tuple[str, bool], ...] = ()
+    dla: int | None = None
+    fallback: bool = True
+    device: int = 0
 
 
 def options_of(target: Target, package: Package) -> Options:
@@ -98,6 +108,11 @@ def options_of(target: Target, package: Package) -> Options:
         capabilities=_capabilities(target.option("capability")),
         build_route=target.option("build_route"),
         level=_level(target.option("level")),
+        workspace=_workspace(target.option("workspace")),
+        tactics=_tactics(target.option("tactics")),
+        dla=_number(target, "dla"),
+        fallback=target.option("fallback") != "off",
+        device=_number(target, "device") or 0,
     )
     _check_version(found, package)
     return found
@@ -115,6 +130,7 @@ def _check_words(target: Target) -> None:
         "observe": ("unfused", "debug", "outputs"),
         "cache": ("on", "off"),
         "narrow": ("on", "off"),
+        "fallback": ("on", "off"),
     }
     for name, values in known.items():
         if (given := target.option(name)) and given not in values:
@@ -180,6 +196,9 @@ def _check_version(options: Options, package: Package) -> None:
         raise ParityError(
             "TensorRT-RTX has no hardware compatibility levels", fix="name the GPUs instead: capability=8.9,12.0"
         )
+    if options.dla is not None and package.product == "rtx":
+        raise ParityError("TensorRT-RTX runs on GPUs alone and has no DLA", fix="leave dla= out")
+    _check_tactics(options, package)
     levels = package.module.HardwareCompatibilityLevel
     if options.hardware == "same_cc" and not hasattr(levels, "SAME_COMPUTE_CAPABILITY"):
         raise ParityError(
@@ -236,3 +255,45 @@ def _level(text: str) -> int | None:
 def _path(target: Target, name: str) -> Path | None:
     text = target.option(name)
     return Path(text) if text else None
+
+
+def _workspace(text: str) -> int:
+    """`4GiB` or `512MiB` in bytes; a plain number is MiB, as trtexec takes it. 0 leaves TensorRT's own limit."""
+    if not text:
+        return 0
+    match = re.fullmatch(r"(\d{1,9})(MiB|GiB)?", text)
+    if match is None or not int(match[1]):
+        raise ParityError(f"workspace={text!r} is no size", fix="write workspace=4GiB or workspace=512MiB")
+    return int(match[1]) << (30 if match[2] == "GiB" else 20)
+
+
+def _tactics(text: str) -> tuple[tuple[str, bool], ...]:
+    """`-CUDNN,+CUBLAS` as (library, allowed)."""
+    found = []
+    for item in text.split(",") if text else ():
+        if len(item) < 2 or item[0] not in "+-":
+            raise ParityError(f"tactics={item!r} is not +NAME or -NAME", fix="write tactics=-CUDNN,+CUBLAS")
+        found.append((item[1:].upper(), item[0] == "+"))
+    return tuple(found)
+
+
+def _check_tactics(options: Options, package: Package) -> None:
+    if not options.tactics:
+        return
+    known = getattr(getattr(package.module, "TacticSource", None), "__members__", {})
+    if package.product == "rtx" or not known:
+        raise ParityError(
+            f"{package.title} {package.version} has no choice of tactic sources", fix="leave tactics= out"
+        )
+    if unknown := [name for name, _ in options.tactics if name not in known]:
+        raise ParityError(
+            f"{package.title} {package.version} has no tactic source {unknown[0]}",
+            fix=f"use some of {', '.join(known)}",
+        )
+
+
+def _number(target: Target, name: str) -> int | None:
+    text = target.option(name)
+    if text and (not text.isdigit() or len(text) > 3):
+        raise ParityError(f"{name}={text!r} is no number of a device", fix=f"write {name}=0")
+    return int(text) if text else None

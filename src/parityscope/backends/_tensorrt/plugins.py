@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from parityscope.backends._tensorrt.api import Registry
 
-__all__ = ["load_plugins"]
+__all__ = ["load_plugins", "register_standard_plugins"]
 
 
 def load_plugins(registry: Registry, libraries: Iterable[Path]) -> tuple[str, ...]:
@@ -49,6 +49,16 @@ def load_plugins(registry: Registry, libraries: Iterable[Path]) -> tuple[str, ..
             )
         found.extend(sorted(_creators(registry) - before))
     return tuple(found)
+
+
+def register_standard_plugins(trt: Any, logger: Any) -> None:
+    """Registers the plug-ins that come with TensorRT, which its parser does not do by itself.
+
+    Exists because parsers up to 8.6 map InstanceNormalization to a plug-in of NVIDIA's, and engines that hold one of theirs are
+    refused without it. `trtexec` and Polygraphy call the same function first.
+    """
+    if hasattr(trt, "init_libnvinfer_plugins"):
+        trt.init_libnvinfer_plugins(logger, "")
 
 
 def _creators(registry: Any) -> set[str]:

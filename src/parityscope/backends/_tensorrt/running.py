@@ -22,6 +22,7 @@ from parityscope.backends._tensorrt.inspector import engine_layers
 from parityscope.backends._tensorrt.iotensors import (
     check_engine,
     check_fixed,
+    covering_profile,
     io_facts,
     narrowed,
     widened,
@@ -39,9 +40,11 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from parityscope.backends._tensorrt.api import Engine
+    from parityscope.backends._tensorrt.api import Context, Engine
+    from parityscope.backends._tensorrt.iotensors import IOFact
     from parityscope.backends._tensorrt.loading import Loaded
     from parityscope.backends._tensorrt.marking import Marked
+    from parityscope.backends._tensorrt.memory import Device
     from parityscope.backends._tensorrt.packages import Package
     from parityscope.case import Model, Sample
     from parityscope.logs import EngineLayer
@@ -84,7 +87,8 @@ def open_engine(loaded: Loaded, package: Package, model: Model, asked: Asked) ->
         ParityError: it is not the model's, cannot be fed by name, or there is no memory for it.
     """
     engine = loaded.engine
-    facts = io_facts(engine)
+    profiles = [io_facts(engine, number) for number in range(max(engine.num_optimization_profiles, 1))]
+    facts = profiles[0]
     layers = with_site_names(_inspected(package.module, engine), asked.nodes, model.sites)
     layers = whole_regions(layers, asked.reads())
     names = _shown_as(engine, layers, model, asked)
@@ -121,7 +125,7 @@ def open_engine(loaded: Loaded, package: Package, model: Model, asked: Asked) ->
                 sample = replace(sample, arrays=narrowed(facts, sample.arrays, sample.name, asked.where))
             with contextlib.ExitStack() as memory:
                 work = Work(package=package, context=context, device=device, memory=memory, where=asked.where)
-                found = run_once(work, facts, sample)
+                found = run_once(work, _chosen(context, profiles, sample, device, asked.where), sample)
             if asked.narrow:
                 found = widened(found, {value.name: value.dtype for value in model.outputs})
             if heard is not None and asked.summary is not None:
@@ -142,13 +146,42 @@ def open_engine(loaded: Loaded, package: Package, model: Model, asked: Asked) ->
         del listener
 
 
+def _chosen(
+    context: Context, profiles: Sequence[Sequence[IOFact]], sample: Sample, device: Device, where: str
+) -> Sequence[IOFact]:
+    """The facts of the profile that covers `sample`, switched to where the engine has several.
+
+    Raises:
+        ParityError: TensorRT refuses the profile.
+    """
+    if len(profiles) == 1:
+        return profiles[0]
+    number = covering_profile(profiles, sample.arrays)
+    if not context.set_optimization_profile_async(number, device.handle):
+        raise ParityError(
+            f"TensorRT refuses optimization profile {number} of the engine",
+            where=where,
+            fix="trtexec --loadEngine=model.plan --useProfile=N tells whether the profile works by itself",
+        )
+    return profiles[number]
+
+
 def _shown_as(engine: Engine, layers: Sequence[EngineLayer], model: Model, asked: Asked) -> dict[str, str]:
-    """The tensors that the engine shows while it runs, or has as outputs, by its names -> those asked for."""
+    """The tensors that the engine may show while it runs, or has as outputs, by its names -> those asked for.
+
+    What was marked as unfused goes by the inspector's names, and `is_debug_tensor` does not know it (its documentation says
+    so): whether such a tensor comes is seen when the engine runs.
+    """
     told = {**border_values(layers, model.sites), **asked.marked.names}
     outputs = {engine.get_tensor_name(index) for index in range(engine.num_io_tensors)}
+    written = {tensor.name for layer in layers for tensor in layer.outputs} if asked.marked.unfused else set()
     shows = getattr(engine, "is_debug_tensor", lambda _name: False)
     wanted = model.sites if asked.summary else asked.tensors
-    return {name: value for name, value in told.items() if value in wanted and (name in outputs or shows(name))}
+    return {
+        name: value
+        for name, value in told.items()
+        if value in wanted and (name in outputs or name in written or shows(name))
+    }
 
 
 def _shapes(
@@ -170,5 +203,6 @@ def _not_shown(asked: Asked, names: Mapping[str, str]) -> list[Skip]:
 
 
 def _inspected(trt: Any, engine: Any) -> tuple[EngineLayer, ...]:
+    """The engine's layers; the names of fused ones are joined by control characters, which strict JSON refuses."""
     text = engine.create_engine_inspector().get_engine_information(trt.LayerInformationFormat.JSON)
-    return engine_layers(json.loads(text))
+    return engine_layers(json.loads(text, strict=False))

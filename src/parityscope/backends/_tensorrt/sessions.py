@@ -71,7 +71,8 @@ def open_existing(content: bytes, engine: str, wish: Wish) -> Iterator[Session]:
         narrow=wish.narrow,
         summary=wish.summary,
         fixed=wish.options.values,
-        marked=Marked(names={name: name for name in wish.capture.tensors}),
+        # Nothing tells whether its builder marked what lies between kernels: what then does not come is told as missing.
+        marked=Marked(names={name: name for name in wish.capture.tensors}, unfused=True),
         disturbs="debug tensors read" if wish.capture.tensors else "none",
         where=engine,
         reads=lambda: read_by(named(wish.model.path, {}), wish.model.sites),
@@ -148,6 +149,7 @@ def engine_of(wish: Wish, shapes: Sequence[Mapping[str, Sequence[int]]]) -> Kept
     facts = {
         "names": dict(built.marked.names),
         "absent": [asdict(skip) for skip in built.marked.absent],
+        "unfused": built.marked.unfused,
     }
     ranges = {name: one for name, one in options.shapes.items() if name in dynamic}
     made = Kept(plan=built.plan, ranges=ranges, facts=facts)
@@ -192,7 +194,7 @@ def _built(wish: Wish, shapes: Sequence[Mapping[str, Sequence[int]]]) -> Iterato
         narrow=wish.narrow,
         summary=wish.summary,
         fixed=wish.options.values,
-        marked=Marked(names=kept.facts["names"], absent=absent),
+        marked=Marked(names=kept.facts["names"], absent=absent, unfused=bool(kept.facts.get("unfused"))),
         disturbs=_disturbance(wish),
         where=str(wish.model.path),
         nodes=names,
