@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+import parityscope.compiling  # noqa: F401 - loops are taken compiled: what numpy does before that is tested by name
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 

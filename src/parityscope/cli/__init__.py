@@ -34,9 +34,11 @@ def main(arguments: list[str] | None = None) -> None:
 def _run(words: list[str]) -> int:
     def work() -> object:
         from parityscope.cli._app import command
+        from parityscope.late_imports import import_late
 
         sys.stdout.flush()  # nothing is begun whose result could not be told
-        return command()(args=words, prog_name="parityscope", standalone_mode=False)
+        import_late("sympy", "onnx_ir._symbolic_shapes")
+        return command(words)(args=words, prog_name="parityscope", standalone_mode=False)
 
     from parityscope.cli._output import release_claims
 

@@ -17,7 +17,7 @@ from parityscope.cli._shared import spread
 from parityscope.errors import Exit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from types import ModuleType
 
 __all__ = ["command"]
@@ -51,24 +51,28 @@ _EPILOG = (
 )
 
 
-def command() -> Callable[..., object]:
-    """What `parityscope` runs: call it with args, prog_name and standalone_mode."""
+def command(words: Sequence[str] = ()) -> Callable[..., object]:
+    """What `parityscope` runs: call it with args, prog_name and standalone_mode.
+
+    Where the first of `words` names a subcommand, that one alone is imported.
+    """
     app = typer.Typer(
         help="Tells why a deployed neural network disagrees with the original, where it starts, and how to repair it.",
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
-    for module in sorted(_modules(), key=_place):
+    for module in sorted(_modules(words[0] if words else ""), key=_place):
         app.command(module.NAME, short_help=_SHORT.get(module.NAME))(spread(module.command))
     app.callback(invoke_without_command=True, epilog=_EPILOG)(_version_only)
     return typer.main.get_command(app)
 
 
-def _modules() -> Iterator[ModuleType]:
-    for info in pkgutil.iter_modules(cli.__path__):
-        if not info.name.startswith("_"):
-            yield importlib.import_module(f"{cli.__name__}.{info.name}")
+def _modules(first: str) -> list[ModuleType]:
+    """The subcommand called `first`, or all where there is none: a file has its command's name, or that and a `_`."""
+    names = [info.name for info in pkgutil.iter_modules(cli.__path__) if not info.name.startswith("_")]
+    chosen = [name for name in names if name.rstrip("_") == first]
+    return [importlib.import_module(f"{cli.__name__}.{name}") for name in chosen or names]
 
 
 def _place(module: ModuleType) -> tuple[int, str]:

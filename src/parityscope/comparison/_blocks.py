@@ -1,4 +1,4 @@
-"""The compiled loops with room to work in: numba and what it compiled are loaded at the first call, as importing takes 0.3 s."""
+"""The compiled loops with room to work in; numba and what it compiled are loaded where that pays (`loading`)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from parityscope.comparison import _plain_kernel
 from parityscope.comparison._bins import BLOCK
+from parityscope.loading import pays_to_load
 
 __all__ = ["measure_block", "replay_block"]
+
+_PLAIN_S = 5e-8  # of an element, in numpy: measured, as what follows
+_PLAIN_CALL_S = 1e-4
 
 _WORKING = threading.local()
 
@@ -24,7 +29,12 @@ def measure_block(
     inner: int,
     *tables: np.ndarray,
 ) -> None:
-    """`_kernel.measure_block`, which says what the arguments are; it holds no lock while it runs."""
+    """`_kernel.measure_block`, which says what the arguments are; compiled, it holds no lock while it runs."""
+    if not pays_to_load(_PLAIN_CALL_S + _PLAIN_S * reference.size):
+        _plain_kernel.measure_block(
+            reference, candidate, reference_keys, candidate_keys, mask, first, inner, *_checked(tables)
+        )
+        return
     from parityscope.comparison._kernel import measure_block as measure
 
     data = map(np.ascontiguousarray, (reference, candidate, reference_keys, candidate_keys))

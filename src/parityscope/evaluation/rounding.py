@@ -1,8 +1,9 @@
-"""Rounding of what a step gives, in a compiled loop: float32 numbers to a narrower format, still held in float32.
+"""Rounding of what a step gives, fast: float32 numbers to a narrower format, still held in float32.
 
 `arithmetic.rounding.round_to` is the definition (and does every mode, in float64 too); this is the same for float32, to
-nearest even, about ten times as fast: one pass of integer arithmetic on the bits of the numbers, which compilers turn into
-vector instructions. Tests hold the two against each other on every kind of number.
+nearest even, about ten times as fast: integer arithmetic on the bits of the numbers, compiled into one pass of vector
+instructions (`_rounding_kernel`), or by numpy where that is not worth loading (`loading`). Tests hold all against each other
+on every kind of number.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ import numpy as np
 
 from parityscope.arithmetic.formats import Format, format_named
 from parityscope.arithmetic.rounding import Overflow, round_to
-from parityscope.compiling import compiled
+from parityscope.evaluation import _plain_rounding
+from parityscope.loading import pays_to_load
 
 __all__ = ["Rounding"]
 
-_MAGNITUDE = np.uint32(0x7FFF_FFFF)
-_SIGN = np.uint32(0x8000_0000)
 _INFINITY = np.uint32(0x7F80_0000)
 _NAN = np.uint32(0x7FC0_0000)
-_ONE = np.uint32(1)
 _EMIN, _PRECISION = -126, 24  # of float32
 _SHARED = 1 << 18  # elements, chosen: 1 MiB, from which a second thread gains more than handing over the work costs
+_PLAIN_S = 1e-8  # of an element, in numpy: measured, as what follows
+_PLAIN_CALL_S = 3e-5
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +57,19 @@ def round_float32(array: np.ndarray, number_format: Format, overflow: Overflow =
     values = np.ascontiguousarray(array).reshape(-1)
     rounded = np.empty_like(values)
     shape = _shape_of(number_format, overflow)
+    if not pays_to_load(_PLAIN_CALL_S + _PLAIN_S * values.size):
+        _plain_rounding.round_bits(values, values.view(np.uint32), rounded.view(np.uint32), *shape)
+        return rounded.reshape(array.shape)
+    from parityscope.evaluation._rounding_kernel import round_bits
+
     if values.size < _SHARED:
-        _round(values, values.view(np.uint32), rounded.view(np.uint32), *shape)
+        round_bits(values, values.view(np.uint32), rounded.view(np.uint32), *shape)
     else:
         middle = values.size // 2
         halves = [slice(0, middle), slice(middle, None)]
         parts = [(values[part], values[part].view(np.uint32), rounded[part].view(np.uint32)) for part in halves]
-        other = _helper().submit(_round, *parts[1], *shape)
-        _round(*parts[0], *shape)
+        other = _helper().submit(round_bits, *parts[1], *shape)
+        round_bits(*parts[0], *shape)
         other.result()
     return rounded.reshape(array.shape)
 
@@ -82,30 +88,3 @@ def _shape_of(number_format: Format, overflow: Overflow) -> tuple[Any, ...]:
     smallest = bits[0] if number_format.emin > _EMIN else np.uint32(0)
     unit = np.float32(number_format.smallest_subnormal if smallest else 1.0)
     return np.uint32(_PRECISION - number_format.precision), smallest, unit, bits[1], beyond
-
-
-@compiled(kept=True)
-def _round(
-    values: np.ndarray,
-    bits: np.ndarray,
-    rounded: np.ndarray,
-    dropped: np.uint32,
-    smallest: np.uint32,
-    unit: np.float32,
-    largest: np.uint32,
-    beyond: np.uint32,
-) -> None:
-    """`values` float32 (n,), `bits` the same as uint32; `rounded` uint32 (n,) is written."""
-    half = np.uint32((_ONE << np.uint32(dropped - _ONE)) - _ONE)
-    kept = np.uint32(~np.uint32(np.uint32(_ONE << dropped) - _ONE))
-    per_unit = np.float32(np.float32(1.0) / unit)
-    for i in range(values.shape[0]):
-        magnitude = np.uint32(bits[i] & _MAGNITUDE)
-        last = np.uint32(np.uint32(magnitude >> dropped) & _ONE)
-        normal = np.uint32(np.uint32(magnitude + half + last) & kept)
-        units = np.float32(np.rint(np.float32(abs(values[i]) * per_unit)))
-        small = np.float32(units * unit).view(np.uint32)
-        found = small if magnitude < smallest else normal
-        found = beyond if found > largest else found
-        found = magnitude if magnitude > _INFINITY else found
-        rounded[i] = np.uint32(found | np.uint32(bits[i] & _SIGN))

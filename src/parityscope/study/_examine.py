@@ -75,7 +75,8 @@ def examine(
         case=case, reference=reference, candidate=candidate, folder=folder, settings=settings, progress=progress
     )
     bounds: Bounds | None = None
-    warm_kernels()
+    if settings.layers:  # of outputs alone there may be so little that nothing needs to be compiled
+        warm_kernels()
     with library_in_use(reference.option("custom_ops")):
         while True:
             try:

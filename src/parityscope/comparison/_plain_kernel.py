@@ -1,0 +1,133 @@
+"""What `_kernel.measure_block` does, in numpy: ten times as slow, and there without numba being loaded.
+
+Every count, extreme and histogram is the same; sums are added in another order, so that they differ by float64 rounding.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from parityscope.comparison._bins import BINS_PER_OCTAVE, MANTISSA_BITS, OCTAVES, SKETCH_WIDTH, VALUE_BINS
+from parityscope.comparison._layout import STRETCH
+
+__all__ = ["measure_block"]
+
+_MAGNITUDE = np.int64(0x7FFF_FFFF_FFFF_FFFF)
+_SHIFT = np.int64(52 - MANTISSA_BITS)
+_FIRST_BIN = (1023 - OCTAVES) * BINS_PER_OCTAVE - 1
+
+
+def measure_block(
+    reference: np.ndarray,
+    candidate: np.ndarray,
+    reference_keys: np.ndarray,
+    candidate_keys: np.ndarray,
+    mask: int,
+    first: int,
+    inner: int,
+    *tables: np.ndarray,
+) -> None:
+    """`_kernel.measure_block`, which says what the arguments are; it needs no room to work in."""
+    with np.errstate(all="ignore"):
+        for start in range(0, reference.shape[0], STRETCH):
+            part = slice(start, start + STRETCH)
+            keys = reference_keys[part], candidate_keys[part]
+            _measure(reference[part], candidate[part], keys, mask, first + start, inner, *tables)
+
+
+def _measure(
+    reference: np.ndarray,
+    candidate: np.ndarray,
+    keys: tuple[np.ndarray, np.ndarray],
+    mask: int,
+    first: int,
+    inner: int,
+    moments: np.ndarray,
+    counts: np.ndarray,
+    extremes: np.ndarray,
+    sketch: np.ndarray,
+    values: np.ndarray,
+    squares: np.ndarray,
+    disagreeing: np.ndarray,
+) -> None:
+    r, c = reference.astype(np.float64), candidate.astype(np.float64)
+    places = first + np.arange(r.size)
+    channels = squares.shape[1]
+    finite = np.isfinite(r) & np.isfinite(c)
+    if not finite.all():
+        found = _count_nonfinite(r, c, counts)
+        if found.size:
+            counts[6] = min(counts[6], places[found[0]])
+            if channels:
+                disagreeing += np.bincount((places[found] // inner) % channels, minlength=channels)
+        r, c, places = r[finite], c[finite], places[finite]
+        keys = keys[0][finite], keys[1][finite]
+    if not r.size:
+        return
+    e = c - r
+    if channels:
+        at = (places // inner) % channels
+        squares[0] += np.bincount(at, e * e, channels)
+        squares[1] += np.bincount(at, r * r, channels)
+    counts[4] += r.size
+    _add_moments(r, c, e, moments)
+    _add_distances(*keys, mask, moments)
+    _add_range(r.view(np.int64), extremes[0:2])
+    _add_range(c.view(np.int64), extremes[6:8])
+    bits = e.view(np.int64) & _MAGNITUDE
+    largest = int(bits.argmax())
+    if bits[largest] > extremes[4]:
+        extremes[4:6] = bits[largest], places[largest]
+    _add_to_sketch(bits, sketch[0], extremes, counts)
+    for side, table in ((r, values[0]), (c, values[1])):
+        table[0] += np.bincount((side.view(np.int64) >> 52) & (VALUE_BINS - 1), minlength=VALUE_BINS)
+
+
+def _count_nonfinite(r: np.ndarray, c: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Adds the elements that are not finite to `counts`; gives the positions of those that disagree."""
+    in_reference, in_candidate = ~np.isfinite(r), ~np.isfinite(c)
+    agreeing = in_reference & in_candidate & ((r == c) | (np.isnan(r) & np.isnan(c)))
+    counts[0] += np.count_nonzero(in_reference & ~in_candidate)
+    counts[1] += np.count_nonzero(in_candidate & ~in_reference)
+    counts[2] += np.count_nonzero(in_reference & in_candidate & ~agreeing)
+    counts[3] += np.count_nonzero(agreeing)
+    return np.flatnonzero((in_reference | in_candidate) & ~agreeing)
+
+
+def _add_moments(r: np.ndarray, c: np.ndarray, e: np.ndarray, moments: np.ndarray) -> None:
+    moments[0] += e.sum()
+    moments[1] += np.abs(e).sum()
+    moments[2] += (e * e).sum()
+    moments[3] += r.sum()
+    moments[4] += c.sum()
+    moments[5] += (r * r).sum()
+    moments[6] += (c * c).sum()
+    moments[7] += (r * c).sum()
+
+
+def _add_distances(reference: np.ndarray, candidate: np.ndarray, mask: int, moments: np.ndarray) -> None:
+    """Distances in ULPs of two sign-and-magnitude integers; both zeros are one point. Sum to moments[8], largest to [9]."""
+    sides = []
+    for keys in (reference, candidate):
+        wide = keys.astype(np.int64)
+        sign = wide >> 63
+        sides.append(((wide & mask) ^ sign) - sign)
+    distances = np.maximum(*sides).view(np.uint64) - np.minimum(*sides).view(np.uint64)
+    moments[8] += distances.astype(np.float64).sum()
+    moments[9] = max(moments[9], float(distances.max()))
+
+
+def _add_range(bits: np.ndarray, extremes: np.ndarray) -> None:
+    """Smallest and largest value, as integers that order like the values (negative ones mirrored)."""
+    ordered = bits ^ ((bits >> 63) & _MAGNITUDE)
+    extremes[0] = min(extremes[0], ordered.min())
+    extremes[1] = max(extremes[1], ordered.max())
+
+
+def _add_to_sketch(bits: np.ndarray, table: np.ndarray, extremes: np.ndarray, counts: np.ndarray) -> None:
+    """Each error's bin; which bins were used to extremes[2:4], exact zeros to counts[5]."""
+    at = np.clip((bits >> _SHIFT) - _FIRST_BIN, 0, SKETCH_WIDTH - 1)
+    low, high = int(at.min()), int(at.max())
+    table[low : high + 1] += np.bincount(at - low, minlength=high + 1 - low)
+    extremes[2], extremes[3] = min(extremes[2], low), max(extremes[3], high)
+    counts[5] += np.count_nonzero(bits == 0)
