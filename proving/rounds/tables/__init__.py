@@ -1,0 +1,1 @@
+"""Tables: the models of the round, and what is wrong with each deployment."""
