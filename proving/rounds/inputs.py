@@ -62,7 +62,9 @@ def _jarvis(files: list[Path]) -> Iterable[Sample]:
     sources = (network.SerializeToString(), str(files[1]), str(files[2]))
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
-    word, spectrum, embedding = (ort.InferenceSession(one, options, providers=["CPUExecutionProvider"]) for one in sources)
+    word, spectrum, embedding = (
+        ort.InferenceSession(one, options, providers=["CPUExecutionProvider"]) for one in sources
+    )
     for seed, pitch in enumerate((100.0, 130.0, 170.0, 220.0)):
         audio = 32767 * _voice(seed, 2.0, pitch)[np.newaxis]
         mel = spectrum.run(None, {"input": audio})[0].reshape(-1, 32) / 10 + 2
@@ -72,7 +74,7 @@ def _jarvis(files: list[Path]) -> Iterable[Sample]:
 
 
 def _raised(word: Any, x: Array, seed: int) -> Array:
-    """Small random steps from `x` that make the wake word likelier: to a logit of -1, or past nought and sure of the second network."""
+    """Small random steps from `x` until the wake word is likely: a logit of -1, or over 0 and sure of the second network."""
     rng, best, goal = np.random.default_rng(seed), (-99.0, 0.0), (0.4, 0.6) if seed % 2 else (-1.0, 0.0)
     while best < goal:
         tried = (x + rng.normal(0, 0.4, x.shape) * (rng.random(x.shape) < 0.05)).astype(np.float32)
