@@ -1,0 +1,221 @@
+"""The candidate's own graph says something else.
+
+What goes wrong: the file that is deployed is not the network that it came from. A simplifier, a converter, a quantizer or a
+script changed a constant, an attribute, the order of inputs, a node, or had the nodes read by another opset; or it is another
+version.
+
+How it shows: the candidate runs a file of its own (`model=PATH`), and computes exactly what that file says.
+
+How we test for it: both graphs are aligned by what they compute and by structure (names are hints only), step by step on one
+sample, each step of the candidate's fed with the reference's values. What differs is told in words. All differences are put into
+the reference's graph, which must then give the candidate's outputs; then as many as possible are taken out again. What cannot be
+left out is the cause, each difference with its share on all samples looked at. What can be is harmless, and how far it moves the
+outputs is measured.
+
+What it is confused with: types and quantization that the file declares itself, which are told and not blamed; more training,
+which changes nearly every weight a little and is told as another version of the model; a runtime that does not compute what its
+file says, of which this check says nothing.
+
+How to repair: convert, simplify or quantize again from the original, without the step that made the difference that is named; or
+put the original's constant, attribute or node back.
+
+Sources: delta debugging (Zeller and Hildebrandt, 2002); ONNX operator changelog, Softmax-13 and Resize-11.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks._common import percent
+from parityscope.checks._reproducing import RUN_S
+from parityscope.errors import ParityError
+from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from parityscope.checks import Bench, Scene
+    from parityscope.hypotheses.from_other_graph import Compared, Unit
+    from parityscope.records import Role
+
+__all__ = ["CHECK"]
+
+_CODE = "EXP005"
+_TITLE = "The candidate's own graph says something else"
+_VERSION = "The candidate is another version of the model"
+_RETRAINED = "retrained"
+_MANY = 3  # weights that more training moved: it never moves one layer's alone
+_TOLD = 3  # places and harmless differences that are named
+_LEAST = 0.01  # of the squared error, as in `diagnosis`: what is less is told, and is no cause beside those that make the rest
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    path = scene.candidate.option("model")
+    if scene.bench is None or not path:
+        return
+    try:
+        compared = _compared(scene, scene.bench, path)
+    except ParityError as error:
+        problem = error
+
+        def failed() -> Result:
+            raise problem
+
+        yield Proposal(experiment=_experiment("the candidate's graph differs from the reference's"), test=failed)
+        return
+    causes = compared.decision.causes
+    for place, (unit, share) in enumerate(causes):
+        yield _proposal(scene, compared, unit, share, first=place == 0)
+    if not causes:
+        yield _refuted(compared)
+
+
+def _compared(scene: Scene, bench: Bench, path: str) -> Compared:
+    """Both graphs on the samples that the bench looks at."""
+    from parityscope.case import load_model
+    from parityscope.hypotheses.from_other_graph import Sample, compare_graphs
+
+    samples = [
+        Sample(inputs=bench.inputs(index), reference=bench.reference(index), candidate=bench.candidate(index))
+        for index in bench.samples
+    ]
+    return compare_graphs(scene.model, load_model(Path(path)), samples)
+
+
+def _experiment(claim: str) -> Experiment:
+    return Experiment(
+        check=_CODE,
+        claim=claim,
+        change="put it into the reference's graph, with and without the other differences",
+        measure="squared error of the outputs to the candidate's",
+        if_true="the candidate's outputs, and not without it",
+        if_false="the reference's outputs, or the candidate's without it too",
+        cost_s=4 * RUN_S,
+    )
+
+
+def _refuted(compared: Compared) -> Proposal:
+    decision = compared.decision
+    experiment = _experiment(f"one of {len(decision.rest)} differences of the candidate's graph makes the error")
+    because = f"with all of them in it the reference's graph explains {percent(decision.explained)} of the error"
+    evidence = Evidence(
+        experiment=experiment, outcome="refutes", before=1.0, after=1.0 - decision.explained, because=because
+    )
+    return Proposal(experiment=experiment, test=lambda: Result(evidence=evidence))
+
+
+def _proposal(scene: Scene, compared: Compared, unit: Unit, share: float, *, first: bool) -> Proposal:
+    decision = compared.decision
+    words = _words(unit)
+    experiment = _experiment(words)
+    beside = f"with {len(decision.causes)} of {len(decision.causes) + len(decision.rest)} differences"
+    because = (
+        f"{percent(share)} of the error; {beside} in it the reference's graph gives {percent(decision.explained)} of it"
+    )
+    evidence = Evidence(experiment=experiment, outcome="supports", before=1.0, after=1.0 - share, because=because)
+    return Proposal(
+        experiment=experiment,
+        test=lambda: Result(evidence=evidence, finding=_finding(scene, compared, unit, share, evidence, first=first)),
+    )
+
+
+def _finding(scene: Scene, compared: Compared, unit: Unit, share: float, evidence: Evidence, *, first: bool) -> Finding:
+    version = unit.group == _RETRAINED and len(unit.differences) >= _MANY
+    role: Role = "information" if unit.declared or share < _LEAST else "cause"
+    harmless = _harmless(compared) if first else ""
+    declared = (
+        " This is what the file's own types or quantization say, and no fault by itself." if unit.declared else ""
+    )
+    return Finding(
+        code=_CODE,
+        title=_VERSION if version else _TITLE,
+        role=role,
+        claim=f"{_words(unit)}: {evidence.because}.{declared}{harmless}",
+        confidence=min(1.0, max(0.0, compared.decision.explained)),
+        confidence_from="the share of the error, in squares, that the reference's graph gives with what is named in it",
+        site=scene.places.get(unit.differences[0].site) if len(unit.differences) == 1 else None,
+        share=share,
+        evidence=(evidence,),
+        repairs=(
+            OfferedRepair(
+                repair="convert_again",
+                text="export the version that the reference has, or hold the candidate against its own original"
+                if version
+                else "convert again from the original without the step that made this difference, or put the original's back",
+                command="",
+            ),
+        ),
+        details={
+            "parameter": unit.group,
+            "jointly": True,
+            "differences": len(unit.differences),
+            "harmless": len(compared.decision.rest),
+            "harmless_share": compared.decision.rest_share,
+        },
+    )
+
+
+def _words(unit: Unit) -> str:
+    """What differs, at how many places."""
+    words, count = unit.differences[0].words + unit.note, len(unit.differences)
+    if unit.group == _RETRAINED and count >= _MANY:
+        return f"{count} weights differ a little from the reference's, as after more training"
+    return words if count == 1 else f"{words} (and likewise at {count - 1} other places)"
+
+
+def _harmless(compared: Compared) -> str:
+    """What else differs, and how little that does."""
+    rest = [one for unit in compared.decision.rest for one in unit.differences]
+    if not rest:
+        return ""
+    named = "; ".join(one.words for one in rest[-_TOLD:])
+    more = f" and {len(rest) - _TOLD} more" if len(rest) > _TOLD else ""
+    return (
+        f" {len(rest)} other difference{'s' if len(rest) > 1 else ''}, together "
+        f"{percent(compared.decision.rest_share)} of the error: {named}{more}."
+    )
+
+
+_RNG = np.random.default_rng(5)
+_WEIGHTS = {"w": _RNG.normal(size=(6, 8)).astype(np.float32), "b": _RNG.normal(size=8).astype(np.float32)}
+_X = {"x": _RNG.normal(size=(4, 6)).astype(np.float32)}
+_MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[4,6] x) => (float[4,8] y) {
+  a = Gemm(x, w, b)
+  r = Relu(a)
+  n = Softmax<axis = 1>(r)
+  y = Sub(n, r)
+}"""
+_OTHER = _MODEL.replace(" a", " q").replace("(a)", "(q)")
+
+CHECK = Check(
+    code=_CODE,
+    title=_TITLE,
+    propose=_propose,
+    holds=(
+        Example(
+            model=_MODEL, inputs=_X, candidate="ort", candidate_model=_OTHER.replace("Relu", "Tanh"), constants=_WEIGHTS
+        ),
+        Example(
+            model=_MODEL,
+            inputs=_X,
+            candidate="ort",
+            candidate_model=_OTHER.replace("axis = 1", "axis = 0"),
+            constants=_WEIGHTS,
+        ),
+        Example(
+            model=_MODEL,
+            inputs=_X,
+            candidate="ort",
+            candidate_model=_OTHER.replace("Sub(n, r)", "Sub(r, n)"),
+            constants=_WEIGHTS,
+        ),
+    ),
+    holds_not=(
+        Example(model=_MODEL, inputs=_X, candidate="ort", candidate_model=_OTHER, constants=_WEIGHTS),
+        Example(model=_MODEL, inputs=_X, candidate="sim:bf16", declared="f32", constants=_WEIGHTS),
+    ),
+)

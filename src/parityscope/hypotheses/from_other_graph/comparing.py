@@ -1,0 +1,86 @@
+"""Two models and what both gave on a few samples -> which differences of their graphs make the error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from parityscope.errors import ParityError
+from parityscope.evaluation.sessions import Sessions
+from parityscope.hypotheses.from_other_graph.aligning import align
+from parityscope.hypotheses.from_other_graph.deciding import decide, energy_of, units_of
+from parityscope.hypotheses.from_other_graph.differing import stretches_of
+from parityscope.hypotheses.from_other_graph.mixing import mixed
+from parityscope.hypotheses.from_other_graph.naming import named
+from parityscope.hypotheses.from_other_graph.reading import read, values_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+
+    from parityscope.case import Model
+    from parityscope.hypotheses.from_other_graph.aligning import Alignment
+    from parityscope.hypotheses.from_other_graph.deciding import Decision, Sample
+    from parityscope.hypotheses.from_other_graph.difference import Difference
+    from parityscope.hypotheses.from_other_graph.differing import Stretch
+    from parityscope.hypotheses.from_other_graph.reading import Values
+
+    Feeds = Mapping[str, np.ndarray]
+
+__all__ = ["Compared", "compare_graphs"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Compared:
+    """Two aligned graphs, their stretches by the reference's site, and what was decided of their differences."""
+
+    alignment: Alignment
+    stretches: Mapping[str, Stretch]
+    decision: Decision
+
+
+def compare_graphs(
+    reference: Model,
+    candidate: Model,
+    samples: Sequence[Sample],
+) -> Compared:
+    """Compares two graphs on samples; they are aligned on the one whose outputs are furthest apart.
+
+    Outputs are each other's by name, else by position.
+
+    Raises:
+        ParityError: a graph cannot be read, or not be run step by step.
+    """
+    sessions = Sessions()
+    samples = sorted(samples, key=lambda one: -energy_of(one.reference, one.candidate, one.reference))
+    feeds = [one.inputs for one in samples]
+    mine, its = read(reference, sessions), read(candidate, sessions)
+    values = values_of(mine, feeds[0], sessions)
+    own = values_of(its, _fed(mine.inputs, its.inputs, feeds[0]), sessions)
+    alignment = align(mine, its, values, own, sessions)
+    stretches = {site: named(alignment, one, sessions) for site, one in stretches_of(alignment).items()}
+    kept: dict[int, Values] = {0: values}
+
+    def mix(active: frozenset[Difference], place: int) -> Mapping[str, np.ndarray]:
+        if place not in kept:
+            kept[place] = values_of(mine, feeds[place], sessions)
+        return mixed(alignment, stretches, active, kept[place], sessions)
+
+    units = units_of(stretches.values())
+    if not units:
+        raise ParityError(
+            "the two graphs compute the same step by step",
+            fix="look for the cause in what runs the candidate's graph",
+        )
+    return Compared(alignment=alignment, stretches=stretches, decision=decide(units, samples, mix))
+
+
+def _fed(mine: Sequence[str], its: Sequence[str], feeds: Feeds) -> dict[str, np.ndarray]:
+    """The sample by the candidate's names: those of the reference, else by position."""
+    found = {}
+    for place, name in enumerate(its):
+        other = name if name in feeds else mine[place] if place < len(mine) else name
+        if other in feeds:
+            found[name] = feeds[other]
+    return found

@@ -1,0 +1,227 @@
+"""Two aligned graphs -> what differs, stretch by stretch.
+
+A stretch is what lies between a pair of values and the pairs above it. Its steps are matched from the bottom up, then in their
+order. Where both sides have the same steps, what matched steps do not share are differences of their own, which can be taken back
+alone. Where one side has steps that the other has not, the stretch is one difference. Casts and quantization that the candidate
+adds are steps that its file declares, and leave the others what they are.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from parityscope.hypotheses.from_other_graph.aligning import apart, borders
+from parityscope.hypotheses.from_other_graph.difference import Difference
+from parityscope.hypotheses.from_other_graph.reading import family
+from parityscope.hypotheses.from_other_graph.stating import differences_of_steps, name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from parityscope.evaluation.program import Step
+    from parityscope.hypotheses.from_other_graph.aligning import Alignment
+
+__all__ = ["REWRITTEN", "Stretch", "stretches_of"]
+
+REWRITTEN = 1e-5  # relative L2 that FP32 may make of one function in other words, chosen: a hundred roundings
+# Operators by which a graph says that it quantizes.
+_QUANTIZES = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
+_IN_INTEGERS = frozenset(
+    {"ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul", "DynamicQuantizeMatMul", "QGemm"}
+)
+# They pass their input on: another type shows in the result's.
+_NOTHING = frozenset({"Identity", "Dropout", "Cast", "CastLike"})
+_SHOWN = 5  # steps that are told by name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Stretch:
+    """The steps of both sides that end in a pair, and in what they differ.
+
+    `reads` are sites of each side that are paired; `matched` maps places of the candidate's steps to the reference's; `error` is
+    the relative L2 distance of what the two give from the same values. `parts` are what matched steps do not share where the
+    stretch is one difference.
+    """
+
+    site: str
+    candidate: str
+    steps: tuple[Step, ...]
+    its_steps: tuple[Step, ...]
+    reads: frozenset[str]
+    its_reads: frozenset[str]
+    matched: Mapping[int, int]
+    differences: tuple[Difference, ...]
+    error: float
+    parts: tuple[Difference, ...] = ()
+
+
+def stretches_of(alignment: Alignment) -> dict[str, Stretch]:
+    """The stretch of every paired value of the reference that a step gives, by its site."""
+    partner = {mine: its for its, mine in alignment.pairs.items()}
+    found = {}
+    for site in alignment.order:
+        other = partner[site]
+        if site not in alignment.reference.makers and other not in alignment.candidate.makers:
+            continue
+        reads, steps = borders(alignment.reference, site, partner.keys())
+        its_reads, its_steps = borders(alignment.candidate, other, alignment.pairs.keys())
+        matched = _matched(alignment, site, other, steps, its_steps)
+        seen = alignment.seen.get(other)
+        error = float("inf") if seen is None else apart(alignment.values[site], seen)
+        differences, parts = _differences(alignment, (site, other), steps, its_steps, matched, error)
+        found[site] = Stretch(
+            site=site,
+            candidate=other,
+            steps=steps,
+            its_steps=its_steps,
+            reads=frozenset(reads),
+            its_reads=frozenset(its_reads),
+            matched=matched,
+            differences=differences,
+            error=error,
+            parts=parts,
+        )
+    return found
+
+
+def _matched(
+    alignment: Alignment, site: str, other: str, steps: tuple[Step, ...], its_steps: tuple[Step, ...]
+) -> dict[int, int]:
+    """Places of the candidate's steps -> places of the reference's: from the end upwards, then in order."""
+    found: dict[int, int] = {}
+    taken: set[int] = set()
+    inner = {step.index for step in steps}
+    its_inner = {step.index for step in its_steps}
+    queue = [(alignment.candidate.makers.get(other), alignment.reference.makers.get(site))]
+    while queue:
+        step, maker = queue.pop()
+        if step is None or maker is None or step.index in found or maker.index in taken:
+            continue
+        if step.index not in its_inner or maker.index not in inner or family(step) != family(maker):
+            continue
+        found[step.index] = maker.index
+        taken.add(maker.index)
+        for its, mine in zip(step.inputs, maker.inputs, strict=False):
+            if its not in alignment.pairs and mine not in alignment.pairs.values():
+                queue.append((alignment.candidate.makers.get(its), alignment.reference.makers.get(mine)))
+    left = [step for step in its_steps if step.index not in found]
+    mine_left = [step for step in steps if step.index not in taken]
+    blocks = difflib.SequenceMatcher(
+        None, [family(step) for step in mine_left], [family(step) for step in left], autojunk=False
+    ).get_matching_blocks()
+    for block in blocks:
+        for offset in range(block.size):
+            found[left[block.b + offset].index] = mine_left[block.a + offset].index
+    return found
+
+
+def _differences(
+    alignment: Alignment,
+    ends: tuple[str, str],
+    steps: tuple[Step, ...],
+    its_steps: tuple[Step, ...],
+    matched: Mapping[int, int],
+    error: float,
+) -> tuple[tuple[Difference, ...], tuple[Difference, ...]]:
+    """The differences of a stretch, and its parts."""
+    if error == 0:
+        return (), ()
+    site, other = ends
+    mine = {step.index: step for step in steps}
+    found = [
+        one
+        for step in its_steps
+        if step.index in matched
+        for one in differences_of_steps(alignment, site, step, mine[matched[step.index]], matched)
+    ]
+    structure = _structure(site, steps, its_steps, matched, same_end=bool(steps) == bool(its_steps))
+    if error <= REWRITTEN:
+        words = (
+            structure.words if structure else "; ".join(one.words for one in found) or f"{site} is rounded otherwise"
+        )
+        return (Difference(site=site, node=site, kind="structure", words=words, group="rewritten"),), ()
+    if structure is not None and not structure.declared:
+        return (structure,), tuple(found)
+    types = [_type_of(side, name) for side, name in ((alignment.values, site), (alignment.own, other))]
+    if types[0] != types[1]:
+        words = f"computed in {types[1]}"
+        found.append(
+            Difference(site=site, node=site, kind="type", words=words, group=f"types {types[1]}", declared=True)
+        )
+    return (*found, *([structure] if structure else ())), ()
+
+
+def _structure(
+    site: str, steps: tuple[Step, ...], its_steps: tuple[Step, ...], matched: Mapping[int, int], *, same_end: bool
+) -> Difference | None:
+    """The steps that one side has alone, or under another name; None where there are none."""
+    mine = {step.index: step for step in steps}
+    gone = [step for step in steps if step.index not in matched.values() and step.op_type not in _NOTHING]
+    added = [step for step in its_steps if step.index not in matched and step.op_type not in _NOTHING]
+    pairs = [(mine[matched[step.index]], step) for step in its_steps if step.index in matched]
+    renamed = [(maker, step) for maker, step in pairs if _called(maker) != _called(step)]
+    if not (gone or added or renamed) and same_end:
+        return None
+    only = {step.op_type for step in (*added, *(step for _, step in renamed))}
+    quantized = not gone and bool(only & (_QUANTIZES | _IN_INTEGERS)) and only <= _QUANTIZES | _IN_INTEGERS | {"Mul"}
+    before = [(step.op_type, name_of(step)) for step in gone]
+    after = [(step.op_type, name_of(step)) for step in added]
+    for one in [one for maker, step in renamed for one in _swallowed(maker, step)]:
+        same = next((other for other in reversed(before) if other[0] == one[0]), None)
+        if same is not None:
+            before.remove(same)
+        else:
+            after.append(one)
+    told = [(maker, step) for maker, step in renamed if not (before or after) or not list(_swallowed(maker, step))]
+    pattern = [*(kind for kind, _ in before), "->", *(kind for kind, _ in after)]
+    pattern += [f"{_called(maker)}={_called(step)}" for maker, step in told]
+    first = [*gone, *added, *(maker for maker, _ in renamed)]
+    return Difference(
+        site=site,
+        node=name_of(first[0]) if first else site,
+        kind="structure",
+        words="; ".join(_structure_words(before, after, told)) or f"{site} is passed on without a step",
+        group="quantized" if quantized else " ".join(("structure", *pattern)),
+        declared=quantized,
+    )
+
+
+def _swallowed(maker: Step, step: Step) -> Iterator[tuple[str, str]]:
+    """Operator and name of what a fused step does besides what `maker` does."""
+    attributes = step.node.attributes
+    if "activation" in attributes:
+        yield attributes.get_string("activation"), f"in {step.op_type} {name_of(step)}"
+    for place in range(2, min(4, len(step.inputs))):
+        if step.inputs[place] and (place >= len(maker.inputs) or not maker.inputs[place]):
+            yield "Add", f"in {step.op_type} {name_of(step)}"
+
+
+def _structure_words(
+    gone: list[tuple[str, str]], added: list[tuple[str, str]], renamed: list[tuple[Step, Step]]
+) -> Iterator[str]:
+    if gone and added:
+        again = sorted(kind for kind, _ in gone) == sorted(kind for kind, _ in added)
+        yield f"{_listed(gone)} in another order" if again else f"{_listed(added)} in place of {_listed(gone)}"
+    elif gone or added:
+        many = len(gone or added) > 1
+        yield f"{_listed(gone or added)} {'are' if many else 'is'} {'gone' if gone else 'added'}"
+    yield from (f"{maker.op_type} {name_of(maker)} is {_called(step)}" for maker, step in renamed[:_SHOWN])
+
+
+def _listed(steps: list[tuple[str, str]]) -> str:
+    more = f" and {len(steps) - _SHOWN} more" if len(steps) > _SHOWN else ""
+    return ", ".join(" ".join(one) for one in steps[:_SHOWN]) + more
+
+
+def _called(step: Step) -> str:
+    domain = step.node.domain.removeprefix("ai.onnx")
+    return f"{domain}.{step.op_type}" if domain else step.op_type
+
+
+def _type_of(values: Mapping[str, Any], name: str) -> str:
+    value = values.get(name)
+    return str(value.dtype) if isinstance(value, np.ndarray) else ""

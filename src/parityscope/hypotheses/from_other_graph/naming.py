@@ -1,0 +1,78 @@
+"""A stretch that the candidate's graph writes otherwise, and that gives other values -> which part of it is why.
+
+The other writing is harmless where one change that the reference's own steps can make (an attribute, a constant, an input of
+steps that both have) gives what the candidate's stretch gives; so it is where weights, with all scales and offsets behind them
+folded in on both sides, differ. Then that is what is told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from parityscope.errors import ParityError
+from parityscope.hypotheses.from_other_graph.aligning import apart
+from parityscope.hypotheses.from_other_graph.constants import Change, change_of
+from parityscope.hypotheses.from_other_graph.differing import REWRITTEN
+from parityscope.hypotheses.from_other_graph.folding import folded
+from parityscope.hypotheses.from_other_graph.mixing import computed, steps_of
+
+if TYPE_CHECKING:
+    from parityscope.evaluation.sessions import Sessions
+    from parityscope.hypotheses.from_other_graph.aligning import Alignment
+    from parityscope.hypotheses.from_other_graph.difference import Difference
+    from parityscope.hypotheses.from_other_graph.differing import Stretch
+
+__all__ = ["named"]
+
+_LEFT = 0.03  # of the stretch's error may be left by what is told as all of it, chosen: 99.9 % of it in squares
+_VAGUE = ("replaced", "differs", "every element")
+_FOLDED = 1e-5  # relative L2 of products that were rounded once or twice
+
+
+def named(alignment: Alignment, stretch: Stretch, sessions: Sessions) -> Stretch:
+    """The stretch with its one difference in the words of the part that makes it, where one does."""
+    if not stretch.parts and stretch.error <= REWRITTEN:
+        return stretch
+    whole = [one for one in stretch.differences if one.kind == "structure" and not one.declared]
+    if len(stretch.differences) != 1 or not whole or stretch.error <= REWRITTEN:
+        return stretch
+    part = next((one for one in stretch.parts if _explains(alignment, stretch, one, sessions)), None)
+    if part is not None:
+        told = replace(whole[0], words=part.words, group=part.group, node=part.node, declared=part.declared)
+        return replace(stretch, differences=(told,))
+    words = _folded_words(alignment, stretch)
+    if words:
+        return replace(stretch, differences=(replace(whole[0], words=words, group=f"folded {stretch.site}"),))
+    return stretch
+
+
+def _explains(alignment: Alignment, stretch: Stretch, part: Difference, sessions: Sessions) -> bool:
+    """Whether the reference's steps with this part, and what belongs to it, give what the candidate's give."""
+    active = [one for one in stretch.parts if one.group == part.group]
+    made, place = steps_of(alignment, stretch, active, mine=True)
+    try:
+        found = computed(alignment, made, place, {}, alignment.values, sessions)
+    except ParityError:
+        return False
+    wanted = alignment.seen.get(stretch.candidate)
+    if wanted is None or found.shape != wanted.shape:
+        return False
+    return apart(wanted, found) <= max(REWRITTEN, _LEFT * stretch.error)
+
+
+def _folded_words(alignment: Alignment, stretch: Stretch) -> str:
+    mine = folded(alignment.reference, stretch.steps)
+    its = folded(alignment.candidate, stretch.its_steps)
+    if mine is None or its is None or mine.weight.shape != its.weight.shape:
+        return ""
+    # As the reference has them, if the candidate's scales are the same; else with all that is folded in.
+    plain = zip((mine.weight, mine.bias), mine.unfolded(*its.whole), strict=True)
+    whole = zip(mine.whole, its.whole, strict=True)
+    found: list[tuple[str, Change]] = []
+    for what, alone, together in zip(("constant", "the bias of"), plain, whole, strict=True):
+        if apart(*together) > _FOLDED:
+            change = change_of(*alone)
+            vague = change.words.startswith(_VAGUE)
+            found.append((what, change_of(*together) if vague else change))
+    return "; ".join(f"{what} {mine.name}, with what is folded into it: {change.words}" for what, change in found)

@@ -1,0 +1,176 @@
+"""Two steps that are each other's -> what they do not share: attributes, meanings, constants, inputs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from parityscope.hypotheses.from_other_graph.constants import change_of
+from parityscope.hypotheses.from_other_graph.difference import Difference
+from parityscope.hypotheses.from_other_graph.reading import family
+from parityscope.hypotheses.schemas import default_of, schema_of, spoken
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from parityscope.evaluation.program import Step
+    from parityscope.hypotheses.from_other_graph.aligning import Alignment
+    from parityscope.hypotheses.from_other_graph.reading import Graph
+
+__all__ = ["differences_of_steps", "name_of"]
+
+_ONNX = frozenset({"", "ai.onnx"})
+_EITHER_WAY = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})
+
+
+def differences_of_steps(
+    alignment: Alignment, site: str, step: Step, maker: Step, matched: Mapping[int, int]
+) -> Iterator[Difference]:
+    """What a step of the candidate's does not share with its partner; `matched` tells whose partners are whose in the stretch."""
+    common: Any = {"site": site, "node": name_of(maker), "step": step.index, "maker": maker.index}
+    apart_in = False
+    for name, before, after in _attributes(alignment.reference, maker, alignment.candidate, step):
+        apart_in = True
+        words = f"attribute {name} of {maker.op_type} {name_of(maker)}: {before} became {after}"
+        group = f"attribute {maker.op_type} {name} {before} {after}"
+        yield Difference(kind="attribute", words=words, group=group, attribute=name, **common)
+    if (
+        not apart_in
+        and step.op_type == maker.op_type
+        and step.node.domain == maker.node.domain
+        and _meaning(alignment.reference, maker) != _meaning(alignment.candidate, step)
+    ):
+        versions = [graph.program.opsets.get("", 0) for graph in (alignment.reference, alignment.candidate)]
+        words = f"{maker.op_type} {name_of(maker)} is read by opset {versions[1]} instead of {versions[0]}"
+        yield Difference(kind="opset", words=words, group=f"opset {maker.op_type}", **common)
+    if step.op_type == maker.op_type:  # what a runtime fused takes its inputs at other places
+        yield from _inputs(alignment, step, maker, matched, common)
+    else:
+        yield from _constants(alignment, step, maker, common)
+
+
+def _constants(alignment: Alignment, step: Step, maker: Step, common: Any) -> Iterator[Difference]:
+    """Constants that are read at the same place and differ."""
+    for place, (mine, its) in enumerate(zip(maker.inputs, step.inputs, strict=False)):
+        before, after = alignment.reference.constants.get(mine), alignment.candidate.constants.get(its)
+        if before is None or after is None or before is after:
+            continue
+        if before.dtype == after.dtype and np.array_equal(before, after, equal_nan=before.dtype.kind == "f"):
+            continue
+        change = change_of(before, after, alignment.candidate.grids.get(its))
+        words = f"constant {mine} of {maker.op_type} {name_of(maker)}: {change.words}"
+        group = change.group or f"constant {mine}"
+        yield Difference(kind="constant", words=words, group=group, place=place, declared=change.declared, **common)
+
+
+def _inputs(
+    alignment: Alignment, step: Step, maker: Step, matched: Mapping[int, int], common: Any
+) -> Iterator[Difference]:
+    yield from _constants(alignment, step, maker, common)
+    reference, candidate = alignment.reference, alignment.candidate
+    other: list[tuple[int, str, str]] = []
+    for place in range(max(len(step.inputs), len(maker.inputs))):
+        mine, its = (one.inputs[place] if place < len(one.inputs) else "" for one in (maker, step))
+        both = mine in reference.constants and its in candidate.constants
+        if not both and not _same_source(alignment, mine, its, matched):
+            other.append((place, mine, _called_here(alignment, its, maker)))
+    exchanged = bool(other) and sorted(mine for _, mine, _ in other) == sorted(its for _, _, its in other)
+    if exchanged and family(maker) in _EITHER_WAY:
+        return
+    who = f"{maker.op_type} {name_of(maker)}"
+    for place, mine, its in other:
+        if exchanged:
+            words = f"{who} takes its inputs exchanged: {', '.join(its for _, _, its in other)}"
+        elif not mine or not its:
+            which = _role(reference, maker, place)
+            words = f"{who} is given no {which}" if mine else f"{who} is given {its} as {which}"
+        else:
+            words = f"{who} reads {its} in place of {mine}"
+        yield Difference(kind="inputs", words=words, group=f"inputs {maker.key}", place=place, **common)
+
+
+def _called_here(alignment: Alignment, its: str, maker: Step) -> str:
+    """The reference's name of what the candidate reads, where the reference has it."""
+    held = alignment.candidate.constants.get(its)
+    for mine in maker.inputs:
+        array = alignment.reference.constants.get(mine)
+        if held is not None and array is not None and array.dtype == held.dtype and np.array_equal(array, held):
+            return mine
+    return alignment.pairs.get(its, its)
+
+
+def _same_source(alignment: Alignment, mine: str, its: str, matched: Mapping[int, int]) -> bool:
+    """Whether two inputs come from a pair, from matched steps, or from steps that are told as added or gone."""
+    if not mine or not its:
+        return mine == its
+    if its in alignment.pairs or mine in alignment.pairs.values():
+        return alignment.pairs.get(its) == mine or _inside(alignment, mine, its)
+    step, maker = alignment.candidate.makers.get(its), alignment.reference.makers.get(mine)
+    if step is None or maker is None:
+        return False
+    return matched.get(step.index, maker.index) == maker.index
+
+
+def _inside(alignment: Alignment, mine: str, its: str) -> bool:
+    """Whether one of them is paired and the other made inside the stretch: something was put between, or left out."""
+    free = its not in alignment.pairs and its in alignment.candidate.makers
+    return free or (mine not in alignment.pairs.values() and mine in alignment.reference.makers)
+
+
+def _attributes(reference: Graph, maker: Step, candidate: Graph, step: Step) -> Iterator[tuple[str, str, str]]:
+    """Name and both values of every attribute that both operators know and that differs, defaults told."""
+    mine, its = _valued(reference, maker), _valued(candidate, step)
+    for name in dict.fromkeys((*mine, *its)):
+        before, after = mine.get(name), its.get(name)
+        alike = step.op_type == maker.op_type and _meaning(reference, maker) == _meaning(candidate, step)
+        if before != after and (alike or (before is not None and after is not None)):
+            yield name, _said(before), _said(after)
+
+
+def _valued(graph: Graph, step: Step) -> dict[str, Any]:
+    schema, found = schema_of(_message(step), graph.program.opsets), {}
+    for name in schema.attributes if schema else ():
+        value = default_of(schema, name)
+        if value is not None:
+            found[name] = _plain(value)
+    found.update((one.name, _plain(onnx.helper.get_attribute_value(one))) for one in _message(step).attribute)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, onnx.GraphProto | onnx.TensorProto):
+        return value.SerializeToString(deterministic=True)
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, bytes) and not value.isascii():
+        return "another body"
+    return "nothing" if value is None else spoken(value)
+
+
+def _message(step: Step) -> onnx.NodeProto:
+    message: onnx.NodeProto = ir.serde.serialize_node(step.node)
+    message.domain = "" if message.domain in _ONNX else message.domain
+    return message
+
+
+def _meaning(graph: Graph, step: Step) -> int:
+    schema = schema_of(_message(step), graph.program.opsets)
+    return 0 if schema is None else int(schema.since_version)
+
+
+def _role(graph: Graph, maker: Step, place: int) -> str:
+    """What the standard calls an input."""
+    schema = schema_of(_message(maker), graph.program.opsets)
+    if schema is None or not schema.inputs:
+        return f"input {place}"
+    return str(schema.inputs[min(place, len(schema.inputs) - 1)].name)
+
+
+def name_of(step: Step) -> str:
+    """What a step is called."""
+    return step.node.name or step.key

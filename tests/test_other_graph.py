@@ -1,0 +1,257 @@
+"""Causes from the candidate's own graph: what differs is told in words, what matters is told from what does not.
+
+The twins are made by script: tensors renamed, normalizations folded, nodes fused by ONNX Runtime, types and opsets converted.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import numpy_helper, version_converter
+
+from command_line import exit_status
+from parityscope.backends._onnxruntime import open_path
+from parityscope.case import load_model
+from parityscope.case.formats.npz import write_npz
+from parityscope.errors import ParityError
+from parityscope.hypotheses.from_other_graph import Compared, Sample, compare_graphs
+from parityscope.testing.networks import write_network
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Edit = Callable[[onnx.ModelProto], None]
+
+_RNG = np.random.default_rng(70)
+X = [{"x": _RNG.normal(size=(1, 3, 8, 8)).astype(np.float32)} for _ in range(2)]
+NETWORK = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,3,8,8] x) => (float[1,5] y) {
+  c = Conv<pads = [1, 1, 1, 1]>(x, w1, b1)
+  n = BatchNormalization<epsilon = 0.001>(c, scale, shift, mean, variance)
+  r = Relu(n)
+  d = Conv<pads = [1, 1, 1, 1]>(r, w2, b2)
+  e = Sub(d, r)
+  s = Sigmoid(e)
+  p = GlobalAveragePool(s)
+  f = Flatten<axis = 1>(p)
+  m = MatMul(f, w3)
+  a = Add(m, b3)
+  y = Softmax<axis = 1>(a)
+}"""
+
+
+def _weights() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(71)
+    shapes = {"w1": (8, 3, 3, 3), "b1": (8,), "shift": (8,), "mean": (8,), "w2": (8, 8, 3, 3), "b2": (8,)}
+    shapes |= {"w3": (8, 5), "b3": (5,)}
+    found = {name: (0.4 * rng.normal(size=shape)).astype(np.float32) for name, shape in shapes.items()}
+    found["w3"] *= 5
+    for name in ("scale", "variance"):
+        found[name] = rng.uniform(0.5, 2, 8).astype(np.float32)
+    return found
+
+
+WEIGHTS = _weights()
+
+
+@pytest.fixture
+def reference(tmp_path: Path) -> Path:
+    return write_network(tmp_path / "reference.onnx", NETWORK, WEIGHTS)
+
+
+def _edited(reference: Path, *edits: Edit) -> Path:
+    model = onnx.load(reference)
+    for edit in edits:
+        edit(model)
+    path = reference.with_name("candidate.onnx")
+    onnx.save(model, path)
+    return path
+
+
+def _renamed(model: onnx.ModelProto) -> None:
+    """No tensor but inputs and outputs keeps its name, and no node has one."""
+    kept = {value.name for value in (*model.graph.input, *model.graph.output)}
+    names: dict[str, str] = {}
+    for node in model.graph.node:
+        node.name = ""
+        for field in (node.input, node.output):
+            field[:] = [one if one in kept or not one else names.setdefault(one, f"v{len(names)}") for one in field]
+    for tensor in model.graph.initializer:
+        tensor.name = names[tensor.name]
+    del model.graph.value_info[:]
+
+
+def _constant(name: str, change: Callable[[np.ndarray], np.ndarray]) -> Edit:
+    def edit(model: onnx.ModelProto) -> None:
+        tensor = next(one for one in model.graph.initializer if one.name == name)
+        array = numpy_helper.to_array(tensor)
+        tensor.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(change(array.copy()), array.dtype), name))
+
+    return edit
+
+
+def _exchanged(array: np.ndarray) -> np.ndarray:
+    array[[5, 6]] = array[[6, 5]]
+    return array
+
+
+def _attribute(output: str, name: str, value: object) -> Edit:
+    def edit(model: onnx.ModelProto) -> None:
+        node = next(one for one in model.graph.node if one.output[0] == output)
+        kept = [one for one in node.attribute if one.name != name]
+        del node.attribute[:]
+        node.attribute.extend([*kept, onnx.helper.make_attribute(name, value)])
+
+    return edit
+
+
+def _operator(output: str, op_type: str) -> Edit:
+    def edit(model: onnx.ModelProto) -> None:
+        next(one for one in model.graph.node if one.output[0] == output).op_type = op_type
+
+    return edit
+
+
+def _inputs_exchanged(output: str) -> Edit:
+    def edit(model: onnx.ModelProto) -> None:
+        node = next(one for one in model.graph.node if one.output[0] == output)
+        node.input[:] = [node.input[1], node.input[0], *node.input[2:]]
+
+    return edit
+
+
+def _optimized(path: Path, level: str) -> Path:
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, f"ORT_ENABLE_{level}")
+    options.optimized_model_filepath = str(path.with_name("optimized.onnx"))
+    ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return path.with_name("optimized.onnx")
+
+
+def _compared(reference: Path, candidate: Path) -> Compared:
+    runs = [open_path(path, outputs=["y"], optimization="disabled") for path in (reference, candidate)]
+    samples = [Sample(inputs=x, reference=dict(runs[0](x)), candidate=dict(runs[1](x))) for x in X]
+    return compare_graphs(load_model(reference), load_model(candidate), samples)
+
+
+def _told(found: Compared) -> list[str]:
+    return ["; ".join(one.words for one in unit.differences) for unit, _ in found.decision.causes]
+
+
+FAULTS: dict[str, tuple[Edit, str]] = {
+    "channels": (_constant("w2", _exchanged), "channel 5 and 6 exchanged"),
+    "scale": (_constant("w1", lambda array: array * 1.5), "times 1.5"),
+    "rolled": (_constant("w2", lambda array: np.roll(array, 1, 0)), "rolled by 1"),
+    "axis": (_attribute("y", "axis", 0), "attribute axis of Softmax y: 1 became 0"),
+    "pads": (_attribute("d", "pads", [2, 2, 0, 0]), "attribute pads of Conv d: [1, 1, 1, 1] became [2, 2, 0, 0]"),
+    "operator": (_operator("s", "Tanh"), "Tanh s in place of Sigmoid s"),
+    "gone": (_operator("r", "Identity"), "Relu r is gone"),
+    "inputs": (_inputs_exchanged("e"), "Sub e takes its inputs exchanged"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_what_differs_is_told_in_words(name: str, reference: Path) -> None:
+    edit, words = FAULTS[name]
+    found = _compared(reference, _edited(reference, edit))
+    (told,) = _told(found)
+    assert words in told
+    assert found.decision.explained == pytest.approx(1.0, abs=1e-4)
+
+
+@pytest.mark.parametrize(("name", "words"), [("channels", "channel 5 and 6 exchanged"), ("inputs", "inputs exchanged")])
+def test_a_fault_in_a_fused_and_renamed_graph_is_told_and_the_rest_is_harmless(
+    name: str, words: str, reference: Path
+) -> None:
+    candidate = _optimized(_edited(reference, FAULTS[name][0], _renamed), "EXTENDED")
+    found = _compared(reference, candidate)
+    (told,) = _told(found)
+    assert words in told
+    assert found.decision.rest
+    assert found.decision.rest_share < 1e-6
+
+
+def test_three_causes_at_once_are_told_with_their_shares(reference: Path) -> None:
+    edits = [FAULTS[name][0] for name in ("channels", "operator", "scale")]
+    harmless = _constant("b2", lambda array: array * np.float32(1 + 1e-6))
+    found = _compared(reference, _edited(reference, *edits, harmless, _renamed))
+    told = _told(found)
+    assert len(told) == 3
+    for words in ("channel 5 and 6 exchanged", "in place of Sigmoid", "times 1.5"):
+        assert any(words in one for one in told)
+    shares = [share for _, share in found.decision.causes]
+    assert sum(shares) == pytest.approx(1.0, abs=1e-3)
+    assert min(shares) > 0
+
+
+@pytest.mark.parametrize("level", ["BASIC", "EXTENDED"])
+def test_another_optimizer_level_has_no_cause(level: str, reference: Path) -> None:
+    found = _compared(reference, _optimized(_edited(reference, _renamed), level))
+    assert all(stretch.error < 1e-5 for stretch in found.stretches.values())
+    assert all(unit.group == "rewritten" for unit, _ in found.decision.causes)
+
+
+def test_another_opset_that_was_converted_right_computes_the_same(reference: Path) -> None:
+    path = reference.with_name("converted.onnx")
+    onnx.save(version_converter.convert_version(onnx.load(reference), 20), path)
+    with pytest.raises(ParityError, match="compute the same"):
+        _compared(reference, path)
+
+
+def test_a_bias_behind_a_folded_normalization_is_told_by_its_weight(reference: Path) -> None:
+    candidate = _optimized(_edited(reference, _constant("shift", lambda array: array + 1), _renamed), "BASIC")
+    (told,) = _told(_compared(reference, candidate))
+    assert "the bias of w1, with what is folded into it" in told
+
+
+def test_more_training_is_one_unit(reference: Path) -> None:
+    rng = np.random.default_rng(3)
+    edits = [
+        _constant(name, lambda array: array * (1 + 2e-3 * rng.normal(size=array.shape)))
+        for name in ("w1", "w2", "w3", "b1", "b2", "b3")
+    ]
+    found = _compared(reference, _edited(reference, *edits))
+    ((unit, share),) = found.decision.causes
+    assert unit.group == "retrained"
+    assert len(unit.differences) >= 5
+    assert share > 0.99
+
+
+def _in_halves(model: onnx.ModelProto) -> None:
+    """Computes in float16 between a Cast of the input and one of the output."""
+    for tensor in model.graph.initializer:
+        tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float16), tensor.name))
+    for node in model.graph.node:
+        node.input[:] = ["x16" if one == "x" else one for one in node.input]
+        node.output[:] = ["y16" if one == "y" else one for one in node.output]
+    casts = [("x", "x16", onnx.TensorProto.FLOAT16), ("y16", "y", onnx.TensorProto.FLOAT)]
+    first, last = (onnx.helper.make_node("Cast", [one], [other], to=kind) for one, other, kind in casts)
+    model.graph.node.insert(0, first)
+    model.graph.node.append(last)
+
+
+def test_types_that_the_file_declares_are_no_fault_and_one_beside_them_is(reference: Path) -> None:
+    right = _compared(reference, _edited(reference, _in_halves, _renamed))
+    assert all(unit.declared or unit.group == "rewritten" for unit, _ in right.decision.causes)
+    wrong = _compared(reference, _edited(reference, FAULTS["channels"][0], _in_halves, _renamed))
+    blamed = [unit for unit, _ in wrong.decision.causes if not unit.declared]
+    assert len(blamed) == 1
+    assert "channel 5 and 6 exchanged" in blamed[0].differences[0].words
+
+
+def test_the_first_finding_names_the_constant(reference: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    candidate = _edited(reference, FAULTS["channels"][0], _renamed)
+    for number, arrays in enumerate(X):
+        write_npz(reference.parent / "samples" / f"{number}.npz", arrays)
+    line = ["diagnose", str(reference), "--inputs", str(reference.parent / "samples")]
+    line += ["--candidate", f"ort?model={candidate}", "--format", "json", "--quiet"]
+    assert exit_status(*line, "--study", str(reference.parent / "study")) == 1
+    first = json.loads(capfd.readouterr().out)["findings"][0]
+    assert (first["code"], first["role"], first["site"]["tensor"]) == ("EXP005", "cause", "d")
+    assert "constant w2 of Conv d: channel 5 and 6 exchanged" in first["claim"]
