@@ -219,7 +219,8 @@ def _with_role(finding: Finding, scene: Scene) -> Finding:
     """The role that the explained share allows; nothing is a cause of what is within."""
     role = finding.role
     # How far two runs happen to be apart says only roughly what part of the error that makes: the check knows better.
-    alone = finding.code != _VARIES and not finding.details.get("jointly")  # several that were proved at once are causes
+    # Several that were proved at once are causes, whatever part each is.
+    alone = finding.code != _VARIES and not finding.details.get("jointly")
     if role == "cause" and finding.share is not None and finding.share < _CAUSE and alone:
         role = "contributing"
     if role == "contributing" and finding.share is not None and finding.share < CONTRIBUTES:
