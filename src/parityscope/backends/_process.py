@@ -1,12 +1,11 @@
 """Runs a program with a time limit and turns every way it can end badly into one error.
 
-Also what all our child processes share: their last words, the names of signals, and an end with their parent.
+Also what all our child processes share: their last words and the names of signals.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import functools
 import os
@@ -19,13 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from parityscope.backends._guardian import GUARDIAN, PR_SET_PDEATHSIG, start_of
+from parityscope.backends._guardian import GUARDIAN, start_of
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["IN_CHILD", "Guard", "end_with_parent", "guarded", "last_words", "run_program", "signal_name"]
+__all__ = ["IN_CHILD", "Guard", "guarded", "last_words", "run_program", "signal_name"]
 
 IN_CHILD = "PARITYSCOPE_IN_CHILD"  # set in a backend's child: what that prints is read only when it dies
 _TAIL_LINES = 12
@@ -182,12 +181,6 @@ def last_words(log: IO[bytes]) -> str:
     log.seek(max(0, size - _TAIL_BYTES))
     lines = [line[:_LONG_LINE] for line in log.read().decode("utf-8", "replace").splitlines() if line.strip()]
     return "its last words: " + " | ".join(lines[-_TAIL_LINES:]) if lines else "it printed nothing"
-
-
-def end_with_parent() -> None:
-    """Lets the kernel kill this process when the thread that started it ends, however that ends. Linux only."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def signal_name(number: int) -> str:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from parityscope.backends import Capture, backend
-from parityscope.backends._process import end_with_parent
 from parityscope.backends.targets import parse_target
 from parityscope.case import Sample
 from parityscope.case.model import load_model
 from parityscope.errors import ParityError
+from parityscope.forking import end_with_parent
 from parityscope.trace import read_safetensors, write_safetensors
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from parityscope.cli._supervise import forked
+from parityscope.cli._supervise import answer, verdict_of
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ def contained(work: Callable[[], int], log: Path, title: str) -> int:
         return work()
     from parityscope.cli import guarded
 
-    child = forked(lambda: guarded(work))
+    child = answer(lambda: guarded(work))
     _, status = os.waitpid(child.number, 0)
-    verdict = child.verdict()
+    verdict = verdict_of(child)
     if verdict is not None:
         return verdict
     from parityscope.backends._process import last_words

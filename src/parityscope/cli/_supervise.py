@@ -17,16 +17,16 @@ import os
 import signal
 import sys
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.errors import Exit
+from parityscope.forking import Forked, flush, forked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-__all__ = ["Forked", "forked", "supervised", "without_verdict"]
+__all__ = ["answer", "supervised", "verdict_of", "without_verdict"]
 
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 # A terminal's Ctrl-C reaches both processes and the parent passes its own on: that is one interruption, not two. Chosen
@@ -39,9 +39,9 @@ def supervised(work: Callable[[], int]) -> int:
     """The exit code of `work`, run in a child process where that is possible."""
     if not hasattr(os, "fork") or os.environ.get("PARITYSCOPE_NO_FORK"):
         return work()
-    child = forked(work)
+    child = answer(work)
     status = _wait(child.number)
-    verdict = child.verdict()
+    verdict = verdict_of(child)
     if verdict is not None:
         return verdict
     if os.WIFEXITED(status):
@@ -69,57 +69,29 @@ def without_verdict(why: str) -> int:
     return Exit.UNUSABLE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forked:
-    """A child process, and the end of the pipe that its verdict comes through."""
+def answer(work: Callable[[], int]) -> Forked:
+    """A child process that does `work` and sends its exit code."""
 
-    number: int
-    pipe: int
-
-    def verdict(self) -> int | None:
-        """The exit code that the child sent, now that it has ended; None if it sent none."""
-        os.set_blocking(self.pipe, False)  # processes that it left behind may hold the other end
+    def interrupted() -> bytes:
+        _prepare()
         try:
-            sent = os.read(self.pipe, 1)
-        except BlockingIOError:
-            sent = b""
-        finally:
-            os.close(self.pipe)
-        return sent[0] if sent else None
+            status = work()
+        except KeyboardInterrupt:  # before or after what `work` guards itself
+            status = Exit.INTERRUPTED
+        flush()  # what was printed before an error too
+        return bytes([status])
+
+    return forked(interrupted)
 
 
-def forked(work: Callable[[], int]) -> Forked:
-    """A child process that does `work`, sends its exit code, and ends when this process does."""
-    _flush()
-    ours, its = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            _prepare()
-            try:
-                status = work()
-            except KeyboardInterrupt:  # before or after what `work` guards itself
-                status = Exit.INTERRUPTED
-            _flush()  # what was printed before an error too
-            os.write(its, bytes([status]))
-        finally:
-            os._exit(int(Exit.UNUSABLE))  # whatever happened: what is below in the stack is the parent's to go on with
-    os.close(its)
-    return Forked(number=child, pipe=ours)
-
-
-def _flush() -> None:
-    """Hands over what was printed, where that can be done; `guarded` minds that a result was."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):
-            stream.flush()
+def verdict_of(child: Forked) -> int | None:
+    """The exit code that a child sent, now that it has ended; None if it sent none."""
+    sent = child.sent()
+    return sent[0] if sent else None
 
 
 def _prepare() -> None:
     """The child's side: an interruption raises KeyboardInterrupt once, so that nothing disturbs the clean-up."""
-    from parityscope.backends._process import end_with_parent
-
-    end_with_parent()
     last = -_SAME_INTERRUPT_S
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:

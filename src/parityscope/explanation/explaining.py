@@ -162,10 +162,8 @@ def _generated(weighed: Weighed, options: Options, around: Surroundings | None) 
     if around is not None:
         return generate(weighed, bases, around.context(weighed), around.worker, around.held_elsewhere, options.seconds)
     feeds, candidate = weighed.scene.feeds, weighed.scene.candidate.astype(weighed.dtype)
-    with Worker() as worker:
-        return generate(
-            weighed, bases, context_of_region(weighed.region, feeds, candidate), worker, [], options.seconds
-        )
+    context = context_of_region(weighed.region, feeds, candidate)
+    return generate(weighed, bases, context, Worker(), [], options.seconds)
 
 
 def likeliest(weighed: Weighed, declared: str) -> list[tuple[str, Variant | None]]:

@@ -10,7 +10,7 @@ import numpy as np
 from parityscope.case.graph import node_name
 from parityscope.explanation.claims import output_of
 from parityscope.explanation.records import Explained
-from parityscope.explanation.regression import CONFIDENCE, MARGIN, discovery_cutoff
+from parityscope.explanation.regression import CONFIDENCE, MARGIN, RATE, discovery_cutoff
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +30,7 @@ __all__ = [
     "in_size",
     "promising",
     "summary",
+    "surely_nothing",
 ]
 
 SHARE = 0.99  # of the squared error: the residual regression's bound (numerics notes: wrong recipes reach 0.68)
@@ -60,6 +61,11 @@ def accepted(outcome: Outcome, others: np.ndarray) -> bool:
         return False
     noise = math.sqrt(outcome.floor2 / line.predicted2)
     return abs(line.slope - 1.0) <= CONFIDENCE * line.slope_error + _SLOPE + noise
+
+
+def surely_nothing(outcome: Outcome) -> bool:
+    """Whether FP32 in another order explains a region, whatever else is tested: no p-value is small enough for a discovery."""
+    return bool(outcome.chances.min(initial=1.0) > RATE) and accepted(outcome, np.zeros(0))
 
 
 def in_size(outcome: Outcome, known: Sequence[Outcome], draws: float) -> bool:

@@ -68,9 +68,8 @@ def explain_suspects(
             weighed[tensor] = outcome
         else:
             found[tensor] = outcome
-    with Worker() as worker:
-        around = Surroundings(sides=sides, graph=graph, worker=worker, held_elsewhere=[])
-        decided = {tensor: decide(each, _chances(weighed, tensor), options, around) for tensor, each in weighed.items()}
+    around = Surroundings(sides=sides, graph=graph, worker=Worker(), held_elsewhere=[])
+    decided = {tensor: decide(each, _chances(weighed, tensor), options, around) for tensor, each in weighed.items()}
     for tensor, each in weighed.items():
         verdict = decided[tensor]
         apart = _runs_apart(sides, tensor, each.scene.feeds) if verdict.status == "unexplained" else ""

@@ -15,7 +15,7 @@ from parityscope.errors import ParityError
 from parityscope.explanation.budget import Budget, Price, price
 from parityscope.explanation.claims import Claim, Outcome, Scene
 from parityscope.explanation.floor import noise_floor
-from parityscope.explanation.judging import convincing, hopeful
+from parityscope.explanation.judging import convincing, hopeful, surely_nothing
 from parityscope.explanation.records import Explanation, Options
 from parityscope.explanation.running import Runner, evaluate
 from parityscope.explanation.weighing import settle, weigh
@@ -113,7 +113,7 @@ def _weighed(tensor: str, region: ir.Model, scene: Scene, prices: Price, options
     if nothing is None:
         raise ParityError(f"the region of {tensor} gave another shape when it ran again")
     budget = Budget(left=options.seconds)
-    claims = _claims(scene, options.declared) if floats else []
+    claims = _claims(scene, options.declared) if floats and not surely_nothing(nothing) else []
     outcomes, skipped = _arithmetic(scene, sigma, [each for each in claims if not each.variant.by_size], prices, budget)
     skipped.extend(budget.skips())
     return Weighed(
