@@ -2,9 +2,11 @@
 
 Every check proposes experiments for the scene. What needs no run comes first, then what runs the reference, then what runs
 the candidate, then what builds or starts it in another way; within each the cheapest first. An outcome changes that order:
-once a claim explains all of the error, the experiments that would explain it in another way come last. All of it obeys
-a time budget. Supported claims become findings, ordered by the part of the output error that they explain; refuted ones
-are kept and shown. A check that fails (its own fault) becomes a `Skip` that names it, and the others go on.
+once a claim explains all of the error, the experiments that would explain it in another way come last. Once a function of
+one layer inside the network does, on the candidate's own inputs, only its rivals are tested that speak of layers too: what
+is wrong with inputs, outputs or the machine makes no such error. All of it obeys a time budget. Supported claims become
+findings, ordered by the part of the output error that they explain; refuted ones are kept and shown. A check that fails
+(its own fault) becomes a `Skip` that names it, and the others go on.
 """
 
 from __future__ import annotations
@@ -55,6 +57,9 @@ CONTRIBUTES = 0.01
 # A claim that explains this part of the error leaves nothing to explain: as in checks/_reproducing.py.
 _ALL = 0.99
 
+# Codes of checks whose claims are of what a layer computes, by how they begin.
+_OF_LAYERS = ("FUS", "CST", "RNG", "EXP")
+
 
 class TimeSpentError(Exception):
     """Raised by what an experiment runs once the time budget is spent; the experiment then has no outcome."""
@@ -91,10 +96,12 @@ def examine_scene(
     progress: Progress = silent,
     number: int = 1,
     only: Collection[str] | None = None,
+    thorough: bool = False,
 ) -> Tested:
     """As `diagnose_scene`, with what is needed to go on; `number` is the round of the search for several causes.
 
-    With `only` just the experiments of these identities are run, and nothing is said of the others.
+    With `only` just the experiments of these identities are run, and nothing is said of the others. `thorough` runs them all,
+    whatever is proved.
     """
     proposals, skipped = _proposals(scene, number, only)
     end = clock() + seconds
@@ -123,6 +130,8 @@ def examine_scene(
             corrections[proposal.experiment.identity] = result.correction
         if result.finding.role == "cause" and (result.finding.share or 0.0) >= _ALL:
             queue.sort(key=lambda one: one.experiment.check != proposal.experiment.check)
+            if only is None and not thorough and _inside(scene, result.finding):
+                queue = _rivals(queue, skipped)
     progress("testing causes", total, total)
     findings = sorted(_after_variation(_without_repeats(supported)), key=_rank)
     nearest.sort(key=lambda one: -(one.finding.share or 0.0))
@@ -136,6 +145,39 @@ def examine_scene(
         corrections=corrections,
         nearest=tuple(nearest),
     )
+
+
+def _inside(scene: Scene, finding: Finding) -> bool:
+    """Whether a finding is of what one layer computes that neither reads the model's inputs nor gives its outputs."""
+    if finding.site is None or finding.code not in DESCRIBE or not finding.code.startswith(_OF_LAYERS):
+        return False
+    places = {name: site.node for name, site in scene.places.items()}
+    inputs = {value.name for value in scene.model.inputs}
+    suspects = scene.localization.suspects if scene.localization else ()
+    region = next((one.region for one in suspects if one.site.tensor == finding.site.tensor), ())
+    reading = {
+        places.get(str(output.name), "")
+        for node in scene.graph.graph
+        if any(value is not None and value.name in inputs for value in node.inputs)
+        for output in node.outputs
+    }
+    last = {places.get(value.name, "") for value in scene.model.outputs}
+    return not (reading | last) & {finding.site.node, *region}
+
+
+def _rivals(queue: list[Proposal], skipped: list[Skip]) -> list[Proposal]:
+    """The experiments that can still change what is said of a layer, and those that cost nothing."""
+    kept = [one for one in queue if _stage(one.experiment) == 0 or one.experiment.check.startswith(_OF_LAYERS)]
+    if len(kept) < len(queue):
+        codes = ", ".join(sorted({one.experiment.check for one in queue if one not in kept}))
+        skipped.append(
+            Skip(
+                what=f"{len(queue) - len(kept)} experiments about inputs, outputs and the machine ({codes})",
+                reason="one layer inside the network was proved to make all of the error",
+                fix="test them all the same: --thorough",
+            )
+        )
+    return kept
 
 
 def identity_of(finding: Finding) -> str:

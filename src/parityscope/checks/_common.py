@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.case.graph import constant_value, node_name
+from parityscope.localization import leading_suspects
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -23,9 +24,6 @@ __all__ = ["EXPLAINED", "Constant", "constants_of", "explained_share", "leading"
 # A hypothesis that leaves less than a tenth of the introduced error (in squares) is taken to explain it: the bound of
 # the residual regression for outputs that are rounded once more after the operator.
 EXPLAINED = 0.9
-
-# Suspects looked at: beyond these the shares of the output error are small, and experiments cost a run each.
-_LEADING = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +51,8 @@ _ROLES = {
 
 
 def leading(scene: Scene) -> list[Suspect]:
-    """The suspects worth an experiment: those that introduce error above the floor, worst first."""
-    if scene.localization is None:
-        return []
-    found = [one for one in scene.localization.suspects if one.introduced > one.floor or one.introduced_nonfinite]
-    return found[:_LEADING]
+    """The suspects worth an experiment, worst first."""
+    return leading_suspects(scene.localization)
 
 
 def constants_of(scene: Scene, nodes: Container[str], *, most: float = math.inf) -> Iterator[Constant]:

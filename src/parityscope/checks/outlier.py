@@ -29,7 +29,7 @@ import numpy as np
 
 from parityscope.checks import Check, Example, Proposal, Result
 from parityscope.checks._common import number, percent
-from parityscope.checks._reproducing import apart, limit_of
+from parityscope.checks._reproducing import RUN_S, apart, limit_of
 from parityscope.records import Evidence, Experiment, Finding, OfferedRepair, Site
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ def _proposal(scene: Scene, bench: Bench, output: str) -> Proposal:
         measure="share of the squared error in them, and the relative L2 error of all others",
         if_true=f"at least {percent(_HELD)}, and what the arithmetic explains",
         if_false="the others are wrong too",
+        cost_s=RUN_S * 2 * len(bench.samples),
     )
     return Proposal(experiment=experiment, test=lambda: _tested(scene, bench, output, experiment))
 

@@ -46,6 +46,9 @@ PeerOption = Annotated[
 TimeOption = Annotated[str, typer.Option(help="Time for experiments, e.g. 60s.")]
 RealOption = Annotated[str, typer.Option(help="Real samples to hold the inputs against, as --inputs takes them.")]
 StateOption = Annotated[list[str] | None, typer.Option(help="OUTPUT=INPUT fed back between calls; repeatable.")]
+ThoroughOption = Annotated[
+    bool, typer.Option("--thorough", help="Go on where the answer is known: every layer, suspect and experiment.")
+]
 StepsOption = Annotated[int, typer.Option(help="Calls with --state [samples, at least 20].", show_default=False)]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress and no summary line.")]
 KeepOption = Annotated[bool, typer.Option("--keep-tensors", help="Keep the captured tensors in the study.")]

@@ -24,6 +24,7 @@ def command(
     real: o.RealOption = "",
     state: o.StateOption = None,
     steps: o.StepsOption = 0,
+    thorough: o.ThoroughOption = False,
 ) -> int:
     """Says whether the candidate differs, where that begins, why, and what would repair it."""
     from parityscope.study import Settings
@@ -36,6 +37,8 @@ def command(
         preprocess=shared.preprocess,
         states=o.states_of(state, steps),
         steps=steps,
+        # Which tensors exceed which tolerance is a question about all of them.
+        thorough=thorough or ladder,
     )
     return examined(shared, settings, ladder=ladder)
 

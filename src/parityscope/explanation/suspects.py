@@ -16,6 +16,7 @@ from parityscope.explanation.records import Explanation, Options
 from parityscope.explanation.running import Runner
 from parityscope.explanation.weighed import Weighed, weigh_arithmetic
 from parityscope.hypotheses.worker import Worker
+from parityscope.localization import leading_suspects
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
@@ -28,13 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["explain_suspects", "region_model"]
 
-_SUSPECTS = 8  # chosen: the rest has a small share of the output error
 
-
-def explain_suspects(
-    sides: Sides, localization: Localization, *, declared: str = "", limit: int = _SUSPECTS
-) -> dict[str, Explanation]:
-    """An explanation for each of the `limit` leading suspects, by the tensor's name in the reference's graph.
+def explain_suspects(sides: Sides, localization: Localization, *, declared: str = "") -> dict[str, Explanation]:
+    """An explanation for each of the leading suspects, by the tensor's name in the reference's graph.
 
     On the first sample of the reference's trace. False discoveries are controlled over the channels of all suspects
     together.
@@ -43,7 +40,6 @@ def explain_suspects(
         sides: Both sides' tensors.
         localization: What `localize` and `injection` made of them.
         declared: The format that the candidate was seen to execute, or declares: "f32", "tf32", "f16" or "bf16".
-        limit: How many suspects.
     """
     graph = sides.model.graph()
     observed = frozenset(sides.observed())
@@ -52,7 +48,7 @@ def explain_suspects(
     runner = Runner()
     weighed: dict[str, Weighed] = {}
     found: dict[str, Explanation] = {}
-    for suspect in [each for each in localization.suspects if each.introduced > 0][:limit]:
+    for suspect in leading_suspects(localization):
         tensor = suspect.site.tensor
         try:
             small = region_model(graph, tensor, observed)

@@ -2,6 +2,7 @@
 
 * `replay`    : what each tensor's region introduces and what it inherits, by the severed replay;
 * `injection` : what one suspect alone does to the outputs;
+* `leading`   : which suspects are worth an explanation and experiments;
 * `cuts`      : exact additive shares of the output error over cuts through the network;
 * `sides`     : both traces with their pairing;
 * `reading`   : what each tensor is computed from among those that are recorded;
@@ -12,8 +13,9 @@ from __future__ import annotations
 
 from parityscope.localization.cuts import attribute
 from parityscope.localization.injection import injection
+from parityscope.localization.leading import leading_suspects
 from parityscope.localization.reading import reads_of
 from parityscope.localization.replay import Options, localize
 from parityscope.localization.sides import Sides
 
-__all__ = ["Options", "Sides", "attribute", "injection", "localize", "reads_of"]
+__all__ = ["Options", "Sides", "attribute", "injection", "leading_suspects", "localize", "reads_of"]

@@ -56,10 +56,11 @@ _REPLAYED, _KEEPING = "replayed", "replayed, NaN handed on"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to localize: threads for arithmetic, how many suspects to inject."""
+    """How to localize: threads for arithmetic, how many suspects to inject, and whether those that nothing is left for."""
 
     threads: int = 2
     injected: int = 12
+    thorough: bool = False
 
 
 def localize(

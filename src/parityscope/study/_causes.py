@@ -81,7 +81,7 @@ def find_causes(
     end = time.monotonic() + seconds
     with open_bench(case, known.reference, candidate, known.names, worst_of(known), end=end) as bench:
         scene = replace(scene, bench=bench if known.verdict == "beyond" else None)
-        tested = examine_scene(scene, seconds=seconds, progress=progress, only=only)
+        tested = examine_scene(scene, seconds=seconds, progress=progress, only=only, thorough=known.thorough)
         lap("causes")
         diagnosis, sequence = tested.diagnosis, None
         # One experiment alone needs no other round than the first, unless the study says so.

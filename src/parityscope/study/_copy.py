@@ -22,7 +22,7 @@ from parityscope.comparison.rows import aligner
 from parityscope.records import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from parityscope.case import Case, Inputs, Model
@@ -35,7 +35,7 @@ Source = Callable[[int], Arrays | None]
 # The position of a sample in the copy -> what the candidate gave, outputs and tensors.
 Given = Callable[[int], Arrays]
 
-__all__ = ["Copy", "corrected", "energy_of", "first_copy"]
+__all__ = ["Copy", "corrected", "energy_of", "first_copy", "with_layers"]
 
 _PRECISIONS = frozenset({"f32", "tf32", "f16", "bf16", "int8"})  # that a recording may declare
 
@@ -82,13 +82,13 @@ def first_copy(known: Known, bench: Bench, folder: Path) -> Copy:
         ParityError: a side cannot run, or the disk is full.
     """
     layers = known.layers
+    outputs = [value.name for value in known.case.model.outputs]
     places = tuple(sorted(layers.candidate.samples)) if layers else bench.samples
 
     def given(position: int) -> Arrays:
         place = places[position]
         if layers is None:
             return bench.candidate(place)
-        outputs = {value.name for value in known.case.model.outputs}
         names = [
             name for name in (*outputs, *layers.statistics) if layers.candidate.has(place, known.names.get(name, name))
         ]
@@ -107,7 +107,7 @@ def first_copy(known: Known, bench: Bench, folder: Path) -> Copy:
     copy = Copy(
         case=case,
         reference=reference,
-        candidate=_recorded(given, len(places), folder / "candidate", precision),
+        candidate=_recorded(given, outputs, len(places), folder / "candidate", precision),
         places=places,
         source=source,
         given=given,
@@ -136,8 +136,21 @@ def corrected(copy: Copy, correction: Correction, number: int) -> Copy:
     if correction.outputs is not None:
         given = _put_right(found, correction)
         folder = copy.folder / f"candidate-{number}"
-        candidate = _recorded(given, len(copy.places), folder, copy.candidate.precision)
+        names = [value.name for value in case.model.outputs]
+        candidate = _recorded(given, names, len(copy.places), folder, copy.candidate.precision)
     return replace(found, given=given, candidate=candidate)
+
+
+def with_layers(copy: Copy, number: int) -> Copy:
+    """The copy whose candidate gives its tensors too, which takes as much of the disk as they do.
+
+    Raises:
+        ParityError: the disk is full.
+    """
+    folder = copy.folder / f"layers-{number}"
+    names = list(copy.given(0)) if copy.places else []
+    candidate = _recorded(copy.given, names, len(copy.places), folder, copy.candidate.precision)
+    return replace(copy, candidate=candidate)
 
 
 def energy_of(copy: Copy) -> float:
@@ -234,9 +247,11 @@ def _put_right(copy: Copy, correction: Correction) -> Given:
     return given
 
 
-def _recorded(given: Given, samples: int, folder: Path, precision: str) -> Target:
-    """What the candidate gave, as files that the backend for recordings reads."""
+def _recorded(given: Given, names: Sequence[str], samples: int, folder: Path, precision: str) -> Target:
+    """What the candidate gave of `names`, as files that the backend for recordings reads."""
     for position in range(samples):
-        write_npz(folder / "outputs" / f"{position:06d}.npz", given(position))
+        held = given(position)
+        chosen = tuple(name for name in names if name in held)
+        write_npz(folder / "outputs" / f"{position:06d}.npz", _Lazily(chosen, held.__getitem__))
     options = (("pair", "order"), ("path", str(folder)))
     return Target(backend=RECORDED, precision=precision, options=options)

@@ -35,7 +35,8 @@ class Settings:
     `peer` is another target of the candidate's precision to hold it against (None: the simulation of that precision).
     `real` is DATA of real samples that the inputs are held against, read with `stacked` and `preprocess`.
     `states` are fed back (input -> output) for `steps` calls. `question` is what was asked, as plain data that the study keeps.
-    With `only`, just the experiments that a study calls so are run.
+    With `only`, just the experiments that a study calls so are run. `thorough` goes on where the answer is known: layers of what
+    is within FP32's noise, suspects that nothing is left for, experiments behind a cause that explains everything.
     """
 
     layers: bool = True
@@ -53,6 +54,12 @@ class Settings:
     steps: int = 0
     question: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     only: frozenset[str] | None = None
+    thorough: bool = False
+
+    @property
+    def looks_everywhere(self) -> bool:
+        """Whether everything is looked at: where that is asked for, or layers are all that is."""
+        return self.thorough or not self.causes
 
 
 def examine(

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from parityscope.case import Case, Inputs
+    from parityscope.expectation import Expectation
     from parityscope.explanation import Explanation
     from parityscope.localization.calls import Growth
     from parityscope.records import Diagnosis, Pair, Skip, Target, Verdict
@@ -27,7 +28,8 @@ GONE = "gone once "
 class Known:
     """What is known before causes are looked for; `names` maps the reference's names to the candidate's.
 
-    `real` are real samples that the user gave beside the inputs, `growth` the error over repeated calls.
+    `real` are real samples that the user gave beside the inputs, `growth` the error over repeated calls, `expectation` the
+    errors that arithmetics make at the outputs. `thorough`: as in `Settings`.
     """
 
     case: Case
@@ -41,6 +43,8 @@ class Known:
     verdict: Verdict
     real: Inputs | None = None
     growth: Growth | None = None
+    expectation: Expectation | None = None
+    thorough: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Kept", "asked_again", "plain_question"]
 
-_SETTINGS = ("real", "states", "steps", "mapping", "layers")
+_SETTINGS = ("real", "states", "steps", "mapping", "layers", "thorough")
 _TEXT, _MAYBE = (str,), (str, type(None))
 _TYPES: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("model", "candidate", "reference", "preprocess", "real"), _TEXT),
     **dict.fromkeys(("inputs", "images", "own_inputs"), _MAYBE),
-    **dict.fromkeys(("stacked", "layers"), (bool,)),
+    **dict.fromkeys(("stacked", "layers", "thorough"), (bool,)),
     **dict.fromkeys(("seed", "steps"), (int,)),
     **dict.fromkeys(("shapes", "states", "mapping"), (dict,)),
     "samples": (int, type(None)),

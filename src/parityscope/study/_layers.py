@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Layers", "examine_layers", "explain_layers"]
 
 _THREADS = 2
+_LITTLE = 1e-3  # of the output error; chosen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +63,24 @@ def examine_layers(
     folder: Path,
     memory: int,
     inject: bool,
+    thorough: bool,
     progress: Progress,
 ) -> Layers | None:
-    """Captures, compares and localizes on `samples`; None when the candidate shows no intermediate tensors."""
+    """Captures, compares and localizes on `samples`; None when the candidate shows no intermediate tensors.
+
+    With `inject` suspects get their shares of the output error. `thorough`: those too that nothing is left for.
+    """
     if not backend(candidate.backend).observes:
         return None
-    plan = _Plan(case=case, reference=reference, pairing=pairing, samples=tuple(samples), memory=memory, inject=inject)
+    plan = _Plan(
+        case=case,
+        reference=reference,
+        pairing=pairing,
+        samples=tuple(samples),
+        memory=memory,
+        inject=inject,
+        thorough=thorough,
+    )
     known = set(observable(model_of(case.model, candidate)))
     found = _captured(plan, candidate, known, folder / "layers", progress)
     if found is None or not inject:
@@ -90,6 +103,7 @@ class _Plan:
     samples: tuple[int, ...]
     memory: int
     inject: bool
+    thorough: bool
 
 
 def _refined(
@@ -151,12 +165,13 @@ def _captured(plan: _Plan, candidate: Target, among: set[str], folder: Path, pro
         Request(samples=samples, tensors=tuple(shown), folder=folder, memory=memory, label="reference"),
         progress,
     )
-    options = Options()
+    options = Options(thorough=plan.thorough)
     found = localize(case.model, case.inputs, ours, theirs, pairing, options, progress)
     if plan.inject and found.suspects:
         found = injection(case.model, case.inputs, ours, theirs, pairing, found, samples[0], options, progress)
-        sides = Sides(model=case.model, inputs=case.inputs, reference=ours, candidate=theirs, pairing=pairing)
-        found = replace(found, stretches=attribute(sides, samples[0], progress=progress))
+        if plan.thorough or not _one_makes_all(found):
+            sides = Sides(model=case.model, inputs=case.inputs, reference=ours, candidate=theirs, pairing=pairing)
+            found = replace(found, stretches=attribute(sides, samples[0], progress=progress))
     statistics, problems = _compare(case, ours, theirs, pairing, progress)
     return Layers(
         reference=ours,
@@ -166,6 +181,12 @@ def _captured(plan: _Plan, candidate: Target, among: set[str], folder: Path, pro
         localization=found,
         skipped=(*theirs.absent, *ours.absent, *problems),
     )
+
+
+def _one_makes_all(found: Localization) -> bool:
+    """Whether one suspect alone makes the error of the outputs: exact shares of stretches then say the same."""
+    first = found.suspects[0].share
+    return found.unexplained is not None and found.unexplained <= _LITTLE and first is not None and first >= 1 - _LITTLE
 
 
 def _compare(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic.quantized import QUANTIZED
+from parityscope.case.graph import computing
 from parityscope.comparison.rows import aligner
 from parityscope.errors import ParityError
 from parityscope.expectation import (
@@ -198,8 +199,12 @@ def tensor_pairs(
     names: Mapping[str, str],
     how: Mapping[str, str],
     progress: Progress,
+    *,
+    thorough: bool,
 ) -> dict[str, Pair]:
-    """The compared intermediate tensors as pairs, graded by what arithmetics are expected to do to them; none without layers.
+    """The compared intermediate tensors as pairs, those that matter graded by what is expected of them; none without layers.
+
+    Those are the outputs of suspects, what reads the model's inputs, and what differs between runs of the candidate.
 
     Args:
         case: Model, inputs and policy.
@@ -208,6 +213,7 @@ def tensor_pairs(
         names: The reference's name of a tensor -> the candidate's, where they differ.
         how: By what the two were paired, where not by name.
         progress: Who is told.
+        thorough: Whether all of them are graded.
     """
     if layers is None:
         return {}
@@ -220,12 +226,28 @@ def tensor_pairs(
         case.model,
         case.inputs,
         trace.samples,
-        list(layers.statistics),
+        list(layers.statistics) if thorough else _worth_grading(case, layers),
         tuple(name for name in formats if name in {*FORMATS, *QUANTIZED}),
         reference=lambda index, name: trace.get(index, name) if trace.has(index, name) else None,
         progress=progress,
     )
     return plain_pairs(case, layers.statistics, names, how, expectation)
+
+
+def _worth_grading(case: Case, layers: Layers) -> list[str]:
+    """The tensors of which checks ask what error is to be expected."""
+    from parityscope.localization import leading_suspects
+
+    inputs = {value.name for value in case.model.inputs}
+    readers = [
+        str(output.name)
+        for node in computing(case.model.graph())
+        if any(value is not None and value.name in inputs for value in node.inputs)
+        for output in node.outputs
+    ]
+    suspects = [one.site.tensor for one in leading_suspects(layers.localization)]
+    apart = [one.tensor for one in layers.localization.spreads if one.value > FLOAT32_ROUNDING]
+    return [name for name in dict.fromkeys((*readers, *suspects, *apart)) if name in layers.statistics]
 
 
 def plain_pairs(

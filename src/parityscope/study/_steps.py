@@ -47,6 +47,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Asked", "chain"]
 
+_NOT_LOOKED = Skip(
+    what="localization",
+    reason="every output is within FP32's own noise, so that no layer can matter",
+    fix="look all the same: parityscope diagnose --thorough, or parityscope localize",
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
@@ -119,6 +125,8 @@ def chain(asked: Asked, unreached: tuple[Skip, ...] = ()) -> dict[str, Any]:
             verdict=verdict,
             real=_real(asked),
             growth=growth,
+            expectation=expectation,
+            thorough=settings.thorough,
         )
         try:
             causes = find_causes(
@@ -219,6 +227,8 @@ def _look(
     case, settings, progress = asked.case, asked.settings, asked.progress
     if not settings.layers:
         return _Looked(tensors={})
+    if verdict == "within" and not settings.looks_everywhere and all(pair.grade == "f32" for pair in outputs):
+        return _Looked(tensors={}, problems=(_NOT_LOOKED,))
     # What localization and causes need takes longer to import than outputs take to compare: only who asks pays for it.
     if not settings.localize:
         statistics, problems = compare_tensors(
@@ -244,10 +254,11 @@ def _look(
         folder=asked.folder,
         memory=settings.memory,
         inject=verdict != "within",
+        thorough=settings.looks_everywhere,
         progress=progress,
     )
     lap("layers")
-    tensors = tensor_pairs(case, layers, outputs, names, how, progress)
+    tensors = tensor_pairs(case, layers, outputs, names, how, progress, thorough=settings.looks_everywhere)
     lap("grading tensors")
     return _Looked(tensors=tensors, layers=layers)
 
