@@ -26,9 +26,9 @@ from _planted.other_layers import POINTWISE
 from _planted.plant import honest
 from _planted.plants import PLANTS, SAID, planted
 
+from parityscope.evaluation.sessions import Sessions
 from parityscope.explanation import Explanation, explain
 from parityscope.explanation.records import Options
-from parityscope.explanation.running import Runner
 
 if TYPE_CHECKING:
     from _planted.plant import Plant
@@ -62,12 +62,12 @@ def score(count: int, seed: int, kinds: tuple[str, ...] = ()) -> tuple[int, Coun
     """How many plants were named rightly, and the confusion matrix (truth, named)."""
     right = 0
     table: Counter[tuple[str, str]] = Counter()
-    runner = Runner()
+    sessions = Sessions(threads=1)
     for truth in kinds or tuple(PLANTS):
         generator = np.random.default_rng([seed, *truth.encode()])
         for _ in range(count):
             plant = planted(truth, generator)
-            found = _examined(plant, runner)
+            found = _examined(plant, sessions)
             good = _is_named(found, truth)
             right += good
             table[truth, _named(found) + ("+" if good and _named(found) != truth else "")] += 1
@@ -85,20 +85,20 @@ def clean_layers(count: int, seed: int) -> Counter[tuple[str, str]]:
     """Honest layers that were called a bug: (arithmetic, what they were called)."""
     blamed: Counter[tuple[str, str]] = Counter()
     generator = np.random.default_rng(seed)
-    runner = Runner()
+    sessions = Sessions(threads=1)
     makers = [*LINEAR, *POINTWISE]
     for number in range(count):
         truth = CLEAN[number % len(CLEAN)]
         layer = makers[int(generator.integers(len(makers)))](generator)
-        found = _examined(honest(layer, truth, generator), runner)
+        found = _examined(honest(layer, truth, generator), sessions)
         if found.is_bug:
             blamed[truth, f"{_named(found)}: {layer.text.splitlines()[1].strip()}"] += 1
     return blamed
 
 
-def _examined(plant: Plant, runner: Runner) -> Explanation:
+def _examined(plant: Plant, sessions: Sessions) -> Explanation:
     options = Options(declared=_DECLARED.get(plant.base, ""))
-    return explain(region(plant.layer), plant.feeds, plant.candidate, options, runner)
+    return explain(region(plant.layer), plant.feeds, plant.candidate, options, sessions)
 
 
 def _named(found: Explanation) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic import Format
     from parityscope.arithmetic.hypotheses import Rewrite
-    from parityscope.explanation import Explained
+    from parityscope.hypotheses.worker import Candidate
 
     Arrays = Mapping[str, np.ndarray]
 
@@ -152,19 +152,18 @@ def beyond_range(tensor: str, storage: Format, *, clamped: bool) -> Correction |
     return Correction(words=words, model=edit)
 
 
-def computed_otherwise(best: Explained) -> Correction | None:
+def computed_otherwise(node: str, candidate: Candidate | None) -> Correction | None:
     """The layer computes what a generated hypothesis says of it; None where a graph cannot say that."""
-    candidate = best.generated
     if candidate is None or not (candidate.node or candidate.constants or candidate.behind or candidate.reads):
         return None
-    words = f"computes {best.node} with this change: {best.words}"
+    words = f"computes {node} with this change: {candidate.words}"
     if candidate.constants:
         return with_constants(candidate.constants, words)
 
     def edit(model: ir.Model) -> None:
-        node = _making(model, candidate.step)
-        if node is not None and (candidate.node or candidate.reads is not None):
-            _change_node(node, candidate.node, candidate.reads)
+        changed = _making(model, candidate.step)
+        if changed is not None and (candidate.node or candidate.reads is not None):
+            _change_node(changed, candidate.node, candidate.reads)
         for op_type, numbers in candidate.behind:
             last = _making(model, candidate.output)
             if last is not None:
@@ -193,7 +192,7 @@ def _change_node(node: ir.Node, written: bytes, reads: tuple[int | None, ...] | 
         node.attributes.update(other.attributes)
 
 
-def _appending(op_type: str, numbers: tuple[float, ...]) -> Rewrite:
+def _appending(op_type: str, numbers: tuple[float | np.ndarray, ...]) -> Rewrite:
     """Puts an operator behind what a node gives."""
 
     def rewrite(model: ir.Model, node: ir.Node, _: float) -> None:

@@ -7,7 +7,8 @@ How it shows: one layer introduces far more than its arithmetic can, and its err
 
 How we test for it: the layer is computed again on the candidate's own inputs under each such change, in the arithmetic
 that fits best. The change is accepted if it predicts the *vector* of the introduced error: slope one, over 99 %
-explained (90 % behind a rounding of the output), and no channel left above the FP32 noise floor.
+explained (90 % behind a rounding of the output), and no channel left above the FP32 noise floor. What takes so many words that
+chance is not excluded is a cause if the outputs of a copy in which it is put right are as declared.
 
 What it is confused with: lost range (an overflow has its own hypothesis and is tested first); an unlucky fit, which the
 noise floor on every channel excludes; a change in the user's own conversion, which looks the same from here and is
@@ -21,20 +22,23 @@ Sources: residual regression, docs/explanations.md; lost upper bound of a fused 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks import Check, Example, Nearest, Proposal, Result
 from parityscope.checks._common import leading, number, percent
 from parityscope.checks._correcting import computed_otherwise
-from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
+from parityscope.explanation import Explained
+from parityscope.records import Budget, Evidence, Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from parityscope.checks import Scene
-    from parityscope.explanation import Explained, Explanation
+    from parityscope.explanation import Explanation
+    from parityscope.hypotheses.worker import Candidate
     from parityscope.records import Suspect
 
 __all__ = ["CHECK"]
@@ -48,6 +52,8 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
         explanation = scene.explanations.get(suspect.site.tensor)
         if explanation is not None and explanation.status == "explained" and explanation.by[0].family == "semantic":
             yield _proposal(suspect, explanation)
+        elif explanation is not None and explanation.described is not None and scene.verdict == "beyond":
+            yield _description(suspect, explanation.described)
 
 
 def _proposal(suspect: Suspect, explanation: Explanation) -> Proposal:
@@ -68,17 +74,54 @@ def _proposal(suspect: Suspect, explanation: Explanation) -> Proposal:
         experiment=experiment,
         test=lambda: Result(
             evidence=evidence,
-            finding=_finding(suspect, explanation, best, evidence),
-            correction=computed_otherwise(best),
+            finding=_finding(suspect, explanation.by[1:], best, evidence),
+            correction=computed_otherwise(node, best.generated),
         ),
     )
 
 
-def _finding(suspect: Suspect, explanation: Explanation, best: Explained, evidence: Evidence) -> Finding:
+def _description(suspect: Suspect, candidate: Candidate) -> Proposal:
+    """What describes all of the error in so many words that they might describe any: the outputs decide, in a copy."""
+    experiment = Experiment(
+        check=_CODE,
+        claim=f"{suspect.site.node}: {candidate.words}",
+        change="the layer is computed again on the candidate's own inputs with that change",
+        measure=f"share of the introduced error explained at {suspect.site.tensor}, and a corrected copy's outputs",
+        if_true="nearly all of it, and the copy's outputs are as declared",
+        if_false="the copy's outputs are still beyond",
+    )
+    because = f"it explains {percent(candidate.share)}, in so many words that they might describe any error"
+    evidence = Evidence(
+        experiment=experiment, outcome="inconclusive", before=0.0, after=candidate.share, because=because
+    )
+    correction = computed_otherwise(suspect.site.node, candidate)
+    if correction is None:
+        return Proposal(experiment=experiment, test=lambda: Result(evidence=evidence))
+    best = Explained(
+        hypothesis=f"generated: {candidate.kind}",
+        title=candidate.words,
+        family="semantic",
+        words=candidate.words,
+        share=candidate.share,
+        slope=1.0,
+        slope_error=0.0,
+        worst_z=0.0,
+        channels=0,
+        channels_above=0,
+        elements_above=0,
+        mismatched=0,
+        accepted=False,
+    )
+    because = f"{percent(candidate.share)} explained, and with that put right in a copy the outputs are as declared"
+    finding = _finding(suspect, (), best, replace(evidence, because=because))
+    near = Nearest(finding=finding, correction=correction)
+    return Proposal(experiment=experiment, test=lambda: Result(evidence=evidence, nearest=near))
+
+
+def _finding(suspect: Suspect, others: tuple[Explained, ...], best: Explained, evidence: Evidence) -> Finding:
     node = best.node or suspect.site.node
     within = f" (in {best.on_top_of} arithmetic)" if best.on_top_of else ""
-    others = [each.words for each in explanation.by[1:]]
-    also = f" It cannot be told from: {'; '.join(others)}." if others else ""
+    also = f" It cannot be told from: {'; '.join(each.words for each in others)}." if others else ""
     return Finding(
         code=_CODE,
         title=_TITLE,
@@ -115,6 +158,12 @@ _MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[8,16] x) => (float
 _RNG = np.random.default_rng(11)
 _CONSTANTS = {"w": _RNG.normal(size=(16, 4)).astype(np.float32), "b": _BIAS}
 _X = {"x": _RNG.normal(size=(8, 16)).astype(np.float32)}
+_BEHIND = """<ir_version: 8, opset_import: ["" : 17]> g (float[8,16] x) => (float[8,4] y) {
+  a = MatMul(x, w)
+  y = Tanh(a)
+}"""
+_FACTORS = np.array([1.5, 1, 0.6, 1.1], np.float32)
+_NOISE = 0.02 * np.random.default_rng(13).normal(size=(8, 4)).astype(np.float32)
 _RESIZE = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,2,5,6] x) => (float[1,2,20,24] y) {
   a = Relu(x)
   r = Resize<mode = "nearest", coordinate_transformation_mode = "asymmetric", nearest_mode = "floor">(a, , sizes)
@@ -137,6 +186,15 @@ CHECK = Check(
             candidate_model=_RESIZE.replace("asymmetric", "half_pixel"),
             constants=_SIZES,
             site="r",
+        ),
+        # Factors of their own and some noise: too many words for the layer alone, and the outputs come back with it.
+        Example(
+            model=_BEHIND,
+            inputs=_X,
+            fault=("a", lambda value: value * _FACTORS + _NOISE),
+            constants=_CONSTANTS,
+            budgets=(Budget(output="y", metric="rel_l2", limit=0.03, reason="an example"),),
+            site="a",
         ),
     ),
     holds_not=(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.explanation.running import NotAccumulatedError, evaluate
+from parityscope.explanation.regions import NotAccumulatedError, evaluate_region
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from parityscope.arithmetic.hypotheses import Hypothesis, Rounding, Variant
+    from parityscope.evaluation.sessions import Sessions
     from parityscope.explanation.regression import Line
-    from parityscope.explanation.running import Runner
     from parityscope.hypotheses.worker import Candidate
 
 __all__ = ["Claim", "Outcome", "Scene", "output_of", "predict", "rewritten", "stored"]
@@ -28,7 +28,7 @@ class Scene:
 
     model: ir.Model
     feeds: Mapping[str, np.ndarray]
-    runner: Runner
+    sessions: Sessions
     candidate: np.ndarray
     replayed: np.ndarray
     axis: int | None
@@ -108,7 +108,7 @@ def predict(scene: Scene, claim: Claim) -> np.ndarray | None:
     try:
         # Overflow is what some hypotheses predict.
         with np.errstate(over="ignore", invalid="ignore"):
-            known = evaluate(model, scene.feeds, scene.runner, variant)
+            known = evaluate_region(model, scene.feeds, scene.sessions, variant)
     except NotAccumulatedError:
         return None
     array = known[str(model.graph.outputs[0].name)]

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic.recurrent import is_recurrent
+from parityscope.evaluation.sessions import Sessions
 from parityscope.explanation.evidence import indistinguishable, left_over, ordered
-from parityscope.explanation.generating import Generated, context_of_region, generate
+from parityscope.explanation.generating import NEARLY_ALL, Generated, context_of_region, generate
 from parityscope.explanation.judging import accepted, different, in_size, summary
 from parityscope.explanation.magnitude import expected_by_size
 from parityscope.explanation.records import Explained, Explanation, Options
-from parityscope.explanation.running import Runner
 from parityscope.explanation.weighed import Weighed, weigh_arithmetic
 from parityscope.hypotheses.worker import Worker
 
@@ -37,7 +37,7 @@ def explain(
     feeds: Mapping[str, np.ndarray],
     candidate: np.ndarray,
     options: Options | None = None,
-    runner: Runner | None = None,
+    sessions: Sessions | None = None,
 ) -> Explanation:
     """What explains the error that the candidate introduced in one region.
 
@@ -46,13 +46,13 @@ def explain(
         feeds: The candidate's own values of the graph's inputs, in the dtypes that the graph declares.
         candidate: What the candidate gave, of the output's shape.
         options: What is known of the candidate.
-        runner: Sessions to use again.
+        sessions: What was opened before, to be used again.
 
     Raises:
         ParityError: ONNX Runtime refuses the region itself.
     """
     options = options or Options()
-    found = weigh_arithmetic(region, feeds, candidate, options, runner or Runner())
+    found = weigh_arithmetic(region, feeds, candidate, options, sessions or Sessions(threads=1))
     if isinstance(found, Explanation):
         return found
     return decide(found, np.zeros(0), options)
@@ -150,6 +150,7 @@ def _another(
         status="unexplained",
         rejected=_nearest(weighed, tried, others),
         nearest=tuple((one.words, one.share) for one in generated.nearest[:_SHOWN]),
+        described=next((one for one in generated.nearest[:1] if one.share >= NEARLY_ALL), None),
         left=left_over(scene),
         elements=scene.candidate.size,
         skipped=skipped,

@@ -38,7 +38,7 @@ from parityscope.arithmetic._attributes import number
 from parityscope.arithmetic.error_model import ROUNDING
 from parityscope.arithmetic.movement import MOVES
 from parityscope.arithmetic.sites import PRODUCTS
-from parityscope.explanation.running import evaluate, run_node
+from parityscope.explanation.regions import evaluate_region
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from parityscope.arithmetic.hypotheses import Accumulator, Variant
-    from parityscope.explanation.running import Runner
+    from parityscope.evaluation.sessions import Sessions
+    from parityscope.explanation.regions import Again
 
 __all__ = ["noise_floor"]
 
@@ -76,22 +77,22 @@ _SUMS = frozenset(
 def noise_floor(
     model: ir.Model,
     feeds: Mapping[str, np.ndarray],
-    runner: Runner,
+    sessions: Sessions,
     variant: Variant,
     generator: np.random.Generator,
     axis: int | None,
 ) -> np.ndarray:
     """Standard deviation of the noise of the region's output under `variant`: float64, of its shape."""
     name = str(model.graph.outputs[0].name)
-    plain = _Plain(model=model, runner=runner, accumulator=variant.accumulator)
+    plain = _Plain(accumulator=variant.accumulator)
     coarse = variant.accumulator is not None and variant.accumulator.unit > _unit(np.zeros(0, np.float32))
     enlarged = 1.0 if coarse else _ENLARGED
     with np.errstate(over="ignore", invalid="ignore"):
-        clean = evaluate(model, feeds, runner, variant, plain)[name].astype(np.float64)
+        clean = evaluate_region(model, feeds, sessions, variant, plain)[name].astype(np.float64)
         total = np.zeros(clean.shape)
         for _ in range(_DRAWS):
             draw = _Draw(sizes=plain.sizes, generator=generator, enlarged=enlarged)
-            noisy = evaluate(model, feeds, runner, variant, draw)[name].astype(np.float64)
+            noisy = evaluate_region(model, feeds, sessions, variant, draw)[name].astype(np.float64)
             moved = (noisy - clean) / enlarged
             total += np.square(np.where(np.isfinite(moved), moved, 0.0))
     variance = total / _DRAWS
@@ -106,8 +107,6 @@ def noise_floor(
 class _Plain:
     """An evaluation without noise that works out how much each node would add: `sizes`, by output name."""
 
-    model: ir.Model
-    runner: Runner
     accumulator: Accumulator | None
     sizes: dict[str, np.ndarray] = field(default_factory=dict)
 
@@ -115,12 +114,11 @@ class _Plain:
         return array
 
     def computed(
-        self, value: ir.Value, node: ir.Node, arrays: Sequence[np.ndarray | None], array: np.ndarray
+        self, site: str, node: ir.Node, arrays: Sequence[np.ndarray | None], array: np.ndarray, again: Again
     ) -> np.ndarray:
-        key = str(value.name)
-        if key not in self.sizes:
-            size = _added(self, node, arrays, array)
-            self.sizes[key] = np.where(np.isfinite(size), size, 0.0).astype(array.dtype)
+        if site not in self.sizes:
+            size = _added(self.accumulator, node, arrays, array, again)
+            self.sizes[site] = np.where(np.isfinite(size), size, 0.0).astype(array.dtype)
         return array
 
 
@@ -141,9 +139,9 @@ class _Draw:
         return np.where(np.isfinite(array), moved, array)  # a mask of -inf stays one
 
     def computed(
-        self, value: ir.Value, _node: ir.Node, _arrays: Sequence[np.ndarray | None], array: np.ndarray
+        self, site: str, _node: ir.Node, _arrays: Sequence[np.ndarray | None], array: np.ndarray, _again: Again
     ) -> np.ndarray:
-        size = self.sizes.get(str(value.name))
+        size = self.sizes.get(site)
         if size is None or size.shape != array.shape:
             return array
         return np.asarray(array + array.dtype.type(self.enlarged) * size * self._normal(array), array.dtype)
@@ -156,18 +154,24 @@ def _unit(array: np.ndarray) -> float:
     return float(np.finfo(array.dtype).eps) / 2.0
 
 
-def _added(plain: _Plain, node: ir.Node, arrays: Sequence[np.ndarray | None], array: np.ndarray) -> np.ndarray:
+def _added(
+    accumulator: Accumulator | None,
+    node: ir.Node,
+    arrays: Sequence[np.ndarray | None],
+    array: np.ndarray,
+    again: Again,
+) -> np.ndarray:
     """Standard deviation of what one node adds, of the shape of its result."""
     unit = _unit(array)
     size = np.abs(array.astype(np.float64))
     if node.op_type in PRODUCTS:
         terms = _terms(node, arrays, array)
-        squares = run_node(plain.model, node, _squared(node, arrays), plain.runner)[0].astype(np.float64)
+        squares = again(_squared(node, arrays)).astype(np.float64)
         squares = np.where(np.isfinite(squares), squares, np.square(size))
         rounding = 2.0 * (ROUNDING * unit) ** 2 * (terms / 2.0 * squares + (terms / 3.0 + 1.0) * np.square(size))
-        if plain.accumulator is not None:
+        if accumulator is not None:
             return np.asarray(
-                np.sqrt(rounding + _accumulation(plain.accumulator, terms, squares, _summed2(node, arrays, array)))
+                np.sqrt(rounding + _accumulation(accumulator, terms, squares, _summed2(node, arrays, array)))
             )
         return np.sqrt(rounding + np.square(_TRUNCATION * unit * terms / (2 * _BLOCK) * size))
     if node.op_type in _EXACT:

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.worker import Worker
     from parityscope.localization import Sides
 
-__all__ = ["Generated", "Surroundings", "context_of_region", "generate"]
+__all__ = ["NEARLY_ALL", "Generated", "Surroundings", "context_of_region", "generate"]
 
-_SHARE = (
+NEARLY_ALL = (
     0.985  # of the squared error, on elements that nothing was fitted to: below it a description is no cause (measured)
 )
 _EXACTLY = 0.9999  # a share that leaves nothing to argue about, whatever the noise model says of the rest
@@ -147,7 +147,7 @@ def _outcome(weighed: Weighed, candidate: Candidate, base_name: str, base: Varia
 
 def _holds(outcome: Outcome, candidate: Candidate) -> bool:
     """Whether a candidate is a cause: it explains everything, or nearly so in few words; more words describe anything."""
-    if outcome.mismatched or candidate.share < _SHARE or candidate.length > -_BITS_SAVED:
+    if outcome.mismatched or candidate.share < NEARLY_ALL or candidate.length > -_BITS_SAVED:
         return False
     return candidate.share >= _EXACTLY or accepted(outcome, np.zeros(0)) or candidate.bits <= _FEW_BITS
 

@@ -93,7 +93,7 @@ def _spread(weighed: Weighed, claim: Claim, exact: np.ndarray) -> np.ndarray:
     """Standard deviation of what accumulating and storing the output add: float64, of its shape."""
     scene, variant = weighed.scene, claim.variant
     generator = np.random.default_rng(scene.seed)
-    sigma = noise_floor(scene.model, scene.feeds, scene.runner, replace(variant, output=None), generator, scene.axis)
+    sigma = noise_floor(scene.model, scene.feeds, scene.sessions, replace(variant, output=None), generator, scene.axis)
     if variant.output is None:
         return sigma
     stored = FORMATS[variant.output.name]

@@ -54,7 +54,8 @@ class Explanation:
     declared format in an order that is not known, which `by` then names), "unexplained" (a candidate bug: `left` describes
     where the error lies) or "not testable" (`skipped` says why). `rejected` are the best that failed. `evidence` says what
     separates the members of `by`, or that nothing does. `nearest` are generated descriptions that explain some of it, with their
-    shares: no causes.
+    shares: no causes. `described` is the first of them where it explains nearly everything, in more words than chance excludes:
+    a cause if the outputs come back with it.
     """
 
     tensor: str
@@ -64,6 +65,7 @@ class Explanation:
     evidence: tuple[str, ...] = ()
     left: str = ""
     nearest: tuple[tuple[str, float], ...] = ()
+    described: Candidate | None = None
     elements: int = 0
     skipped: tuple[Skip, ...] = ()
 

@@ -10,10 +10,10 @@ import numpy as np
 from parityscope.arithmetic.maxima import NAN_DEPENDENT
 from parityscope.case.graph import Regions, computing, constant_value, node_name
 from parityscope.errors import ParityError
+from parityscope.evaluation.sessions import Sessions
 from parityscope.explanation.explaining import decide
 from parityscope.explanation.generating import Surroundings
 from parityscope.explanation.records import Explanation, Options
-from parityscope.explanation.running import Runner
 from parityscope.explanation.weighed import Weighed, weigh_arithmetic
 from parityscope.hypotheses.worker import Worker
 from parityscope.localization import leading_suspects
@@ -45,7 +45,8 @@ def explain_suspects(sides: Sides, localization: Localization, *, declared: str 
     observed = frozenset(sides.observed())
     sample = sides.reference.samples[0]
     options = Options(declared=declared)
-    runner = Runner()
+    # Regions are small: a thread pool for each of a hundred sessions costs more than it gives.
+    sessions = Sessions(threads=1)
     weighed: dict[str, Weighed] = {}
     found: dict[str, Explanation] = {}
     for suspect in leading_suspects(localization):
@@ -57,7 +58,7 @@ def explain_suspects(sides: Sides, localization: Localization, *, declared: str 
                 found[tensor] = _refused(tensor, "what a maximum of NaN is differs between runtimes, and NaN comes in")
                 continue
             candidate = sides.candidate.get(sample, sides.pairing[tensor])
-            outcome = weigh_arithmetic(small, feeds, candidate, options, runner)
+            outcome = weigh_arithmetic(small, feeds, candidate, options, sessions)
         except ParityError as error:
             outcome = _refused(tensor, error.problem)
         if isinstance(outcome, Weighed):

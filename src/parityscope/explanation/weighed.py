@@ -17,7 +17,7 @@ from parityscope.explanation.claims import Claim, Outcome, Scene
 from parityscope.explanation.floor import noise_floor
 from parityscope.explanation.judging import convincing, hopeful, surely_nothing
 from parityscope.explanation.records import Explanation, Options
-from parityscope.explanation.running import Runner, evaluate
+from parityscope.explanation.regions import evaluate_region
 from parityscope.explanation.weighing import settle, weigh
 from parityscope.records import Skip
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import onnx_ir as ir
+
+    from parityscope.evaluation.sessions import Sessions
 
 __all__ = ["Weighed", "context_of", "weigh_arithmetic"]
 
@@ -61,7 +63,7 @@ class Weighed:
 
 
 def weigh_arithmetic(
-    region: ir.Model, feeds: Mapping[str, np.ndarray], candidate: np.ndarray, options: Options, runner: Runner
+    region: ir.Model, feeds: Mapping[str, np.ndarray], candidate: np.ndarray, options: Options, sessions: Sessions
 ) -> Weighed | Explanation:
     """Every arithmetic hypothesis held against a region; an explanation at once where there is nothing to weigh.
 
@@ -70,7 +72,7 @@ def weigh_arithmetic(
         feeds: What the candidate had at the region's inputs, by name.
         candidate: What it made of them, of the output's shape and dtype.
         options: What is declared, and what may be spent.
-        runner: Keeps sessions for further regions.
+        sessions: Serve further regions too.
 
     Raises:
         ParityError: ONNX Runtime refuses a node of the region.
@@ -80,7 +82,7 @@ def weigh_arithmetic(
     if problem:
         return Explanation(tensor=tensor, status="not testable", skipped=(problem,))
     region.graph.sort()
-    known = evaluate(region, feeds, runner)
+    known = evaluate_region(region, feeds, sessions)
     replayed = known[tensor]
     if replayed.shape != candidate.shape or replayed.dtype.kind not in "fiub":
         reason = f"its shape is {candidate.shape} and not {replayed.shape}, or it holds no numbers"
@@ -90,11 +92,11 @@ def weigh_arithmetic(
     if np.array_equal(replayed, candidate, equal_nan=replayed.dtype.kind == "f"):
         return Explanation(tensor=tensor, status="exact", elements=candidate.size)
     whole = region
-    region, known = _opened(region, feeds, known, runner)
+    region, known = _opened(region, feeds, known, sessions)
     scene = Scene(
         model=region,
         feeds=feeds,
-        runner=runner,
+        sessions=sessions,
         candidate=np.asarray(candidate, np.float64),
         replayed=np.asarray(replayed, np.float64),
         axis=channel_axis(candidate.ndim),
@@ -105,7 +107,7 @@ def weigh_arithmetic(
 
 def _weighed(tensor: str, region: ir.Model, scene: Scene, prices: Price, options: Options, *, floats: bool) -> Weighed:
     generator = np.random.default_rng(options.seed)
-    sigma = noise_floor(scene.model, scene.feeds, scene.runner, Variant(words=""), generator, scene.axis)
+    sigma = noise_floor(scene.model, scene.feeds, scene.sessions, Variant(words=""), generator, scene.axis)
     plain = Claim(
         hypothesis=hypotheses()["f32_reordered"], variant=Variant(words="FP32, in another order of summation")
     )
@@ -131,14 +133,14 @@ def _weighed(tensor: str, region: ir.Model, scene: Scene, prices: Price, options
 
 
 def _opened(
-    region: ir.Model, feeds: Mapping[str, np.ndarray], known: dict[str, np.ndarray], runner: Runner
+    region: ir.Model, feeds: Mapping[str, np.ndarray], known: dict[str, np.ndarray], sessions: Sessions
 ) -> tuple[ir.Model, dict[str, np.ndarray]]:
     """The region with its attention taken apart, and its values; as it is where that gives anything else."""
     apart = attention_apart(region, {name: array.shape for name, array in known.items()})
     if apart is region:
         return region, known
     tensor = str(region.graph.outputs[0].name)
-    found = evaluate(apart, feeds, runner)
+    found = evaluate_region(apart, feeds, sessions)
     whole, parts = (np.asarray(each[tensor], np.float64) for each in (known, found))
     same = whole.shape == parts.shape and np.array_equal(np.isfinite(whole), np.isfinite(parts))
     error = np.where(np.isfinite(whole), whole - parts, 0.0) if same else np.inf
@@ -152,7 +154,7 @@ def context_of(scene: Scene) -> Context:
 
     def value(wanted: ir.Value) -> np.ndarray:
         if not known:
-            known.update(evaluate(scene.model, scene.feeds, scene.runner))
+            known.update(evaluate_region(scene.model, scene.feeds, scene.sessions))
         return known[str(wanted.name)]
 
     return Context(model=scene.model, candidate=scene.candidate, replayed=scene.replayed, value=value)

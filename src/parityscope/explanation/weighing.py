@@ -95,7 +95,7 @@ def settle(scene: Scene, outcome: Outcome) -> Outcome:
     """The same claim held against the floor of its own evaluation: values that f(c_in) hides have noise too."""
     model, variant = rewritten(scene, outcome.claim)
     generator = np.random.default_rng(scene.seed)
-    sigma = noise_floor(model, scene.feeds, scene.runner, variant, generator, scene.axis)
+    sigma = noise_floor(model, scene.feeds, scene.sessions, variant, generator, scene.axis)
     if variant.between is not None and variant.output is not None:
         # A rounding between flips now and then by a whole unit d: variance 0.8 s d, with d = 2 u |value|.
         flips = (

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.stretch import Stretch
 
-__all__ = ["Arrays", "Edit", "EverywhereError"]
+__all__ = ["Arrays", "Behind", "Edit", "EverywhereError"]
 
 Arrays = Sequence["np.ndarray | None"]
+Behind = tuple[tuple[str, tuple["float | np.ndarray", ...]], ...]  # operators with their constants, numbers or arrays
 
 
 class EverywhereError(Exception):
@@ -50,5 +51,5 @@ class Edit:
     after: Callable[[np.ndarray], np.ndarray] | None = None
     whole: Callable[[Stretch, int], np.ndarray] | None = None
     reads: tuple[int | None, ...] | None = None
-    behind: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    behind: Behind = ()
     numbers: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))

@@ -319,6 +319,7 @@ def _at_indices(
             words=f"{where} scaled by {gain:.6g}",
             bits=5 + gain_bits + place,
             whole=lambda one, sample: one.replayed[sample] * factors,
+            behind=(("Mul", (factors,)),),
             numbers={"factor": gain},
         )
     own = place + _FITTED * wrong.size
@@ -329,6 +330,7 @@ def _at_indices(
             words=f"{where} {'shifted by' if add else 'scaled by'} {word} of their own ({shown})",
             bits=6 + own,
             whole=lambda one, sample, t=table, a=add: one.replayed[sample] + t if a else one.replayed[sample] * t,
+            behind=(("Add" if add else "Mul", (table,)),),
         )
 
 

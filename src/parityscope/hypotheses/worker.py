@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from parityscope.forking import Forked
-    from parityscope.hypotheses.edits import Edit
+    from parityscope.hypotheses.edits import Behind, Edit
     from parityscope.hypotheses.stretch import Context
 
 __all__ = ["Answer", "Candidate", "Task", "Worker"]
@@ -64,7 +64,7 @@ class Candidate:
     output: str
     node: bytes
     reads: tuple[int | None, ...] | None
-    behind: tuple[tuple[str, tuple[float, ...]], ...]
+    behind: Behind
     constants: dict[str, np.ndarray]
 
 

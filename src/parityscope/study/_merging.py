@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["Further", "merged"]
 
 
+_UNEXPLAINED = "FUS003"  # nothing that is known explains a layer
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Further:
     """The sequence of causes, the later rounds, and a finding for each step."""
@@ -36,6 +39,9 @@ def merged(first: Diagnosis, found: Further) -> Diagnosis:
     else:
         steps = [_told(one, step) for one, step in zip(causes, sequence.steps, strict=True)]
         others = [one for one in first.findings if identity_of(one) not in shares]
+    # What was unexplained in a layer is explained by the step that lies there.
+    explained = {one.site.tensor for one in steps if one.site is not None}
+    others = [one for one in others if one.code != _UNEXPLAINED or one.site is None or one.site.tensor not in explained]
     refuted = [one for one in first.refuted if one.experiment.identity not in shares]
     if not steps and sequence.verdict == "within":
         # A claim by size alone has nothing left to explain; others may tell the same cause in other words.

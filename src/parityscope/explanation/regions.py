@@ -1,0 +1,171 @@
+"""A region as a world of the evaluator: with a variant's roundings, its other accumulation, or the noise of FP32.
+
+What a variant does to operands, parameters and stored tensors is what a world changes (`evaluation.worlds`); a product that
+is added up step by step, and a node whose results get noise, are computed *instead*. So nothing has to be expressed in ONNX
+but a rewriting, and nodes that do the same share a session, in all variants and regions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from parityscope.arithmetic.hypotheses import Operand, Variant
+from parityscope.arithmetic.sites import EXACT_INPUTS, PRODUCTS
+from parityscope.evaluation.evaluating import evaluate
+from parityscope.evaluation.program import compile_program
+from parityscope.evaluation.worlds import World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import onnx_ir as ir
+
+    from parityscope.evaluation.program import Program, Step
+    from parityscope.evaluation.sessions import Sessions
+    from parityscope.evaluation.worlds import Change, Instead
+
+    Arrays = Sequence[np.ndarray | None]
+    Again = Callable[[Arrays], np.ndarray]  # the first result of the same node on other arrays
+
+__all__ = ["Noise", "NotAccumulatedError", "evaluate_region"]
+
+_FLOATS = ("float32", "float64")
+_WORLD = "region"
+
+
+class Noise(Protocol):
+    """What a noisy evaluation adds: to what nodes read, and to what they compute."""
+
+    def read(self, node: ir.Node, array: np.ndarray) -> np.ndarray:
+        """`array`, which `node` reads, with noise."""
+        ...
+
+    def computed(self, site: str, node: ir.Node, arrays: Arrays, array: np.ndarray, again: Again) -> np.ndarray:
+        """`array`, the value called `site` that `node` made of `arrays`, with noise."""
+        ...
+
+
+class NotAccumulatedError(Exception):
+    """A product that is too large, or of another kind, to be accumulated step by step."""
+
+
+def evaluate_region(
+    region: ir.Model,
+    feeds: Mapping[str, np.ndarray],
+    sessions: Sessions,
+    variant: Variant | None = None,
+    noise: Noise | None = None,
+) -> dict[str, np.ndarray]:
+    """Every value of a region by name, under `variant` (its rewriting already done, its output not yet rounded).
+
+    `feeds` are the region's inputs by name, and all arrays have the shapes and dtypes of the region's own values. A noisy
+    evaluation keeps to roundings that noise cannot move: of the region's inputs and parameters.
+
+    Raises:
+        ParityError: ONNX Runtime refuses a node.
+        NotAccumulatedError: `variant` accumulates products step by step, and one cannot be.
+    """
+    program = compile_program(_inlined(region))
+    world = _world(program, variant or Variant(words=""), noise, sessions)
+    known = {**program.constants, **feeds}
+    for moment in evaluate([world], feeds, None, sessions):
+        known.update((site, moment.stored(_WORLD, site)) for site in moment.sites)
+    return known
+
+
+def _inlined(region: ir.Model) -> ir.Model:
+    """The region without calls of functions."""
+    called = {(domain, name) for domain, name, _ in region.functions}
+    if not any((node.domain, node.op_type) in called for node in region.graph.all_nodes()):
+        return region
+    from onnx_ir.passes import common
+
+    return common.InlinePass()(region.clone()).model
+
+
+def _world(program: Program, variant: Variant, noise: Noise | None, sessions: Sessions) -> World:
+    taken: dict[tuple[str, int], Change] = {}
+    constants: dict[tuple[str, int], np.ndarray] = {}
+    instead: dict[str, Instead] = {}
+    stored: dict[str, Change] = {}
+    for step in program.steps:
+        for index, name in enumerate(step.inputs):
+            change = _taking(program, step, index, variant, noise) if name else None
+            if change is not None and name in program.constants:
+                constants[step.key, index] = change(program.constants[name])
+            elif change is not None:
+                taken[step.key, index] = change
+        compute = _noisy(program, step, noise, sessions) if noise else _accumulated(step, variant)
+        if compute is not None:
+            instead[step.key] = compute
+        if variant.between is not None and noise is None:
+            between = _between(step, variant)
+            stored.update((site, between) for site in step.outputs if site and site not in program.outputs)
+    return World(name=_WORLD, program=program, taken=taken, constants=constants, instead=instead, stored=stored)
+
+
+def _taking(program: Program, step: Step, index: int, variant: Variant, noise: Noise | None) -> Change | None:
+    """How one input of a step is taken; None where it is read as it is."""
+    if index in EXACT_INPUTS.get(step.op_type, ()):
+        return None
+    name = step.inputs[index]
+    inner = name in program.steps_of
+    operand = Operand(node=step.node, index=index, constant=name in program.constants)
+    roundings = [] if variant.stored is None or inner else [variant.stored]
+    multiplied = PRODUCTS.get(step.op_type, ())
+    if variant.operands is not None and (multiplied is None or index in multiplied) and not (inner and noise):
+        roundings.append(variant.operands)
+    if not roundings and noise is None:
+        return None
+
+    def taken(array: np.ndarray) -> np.ndarray:
+        if array.dtype.name not in _FLOATS:
+            return array
+        for rounding in roundings:
+            array = rounding(array, operand)
+        return array if noise is None else noise.read(step.node, array)
+
+    return taken
+
+
+def _between(step: Step, variant: Variant) -> Change:
+    operand = Operand(node=step.node, index=-1, constant=False)
+
+    def between(array: np.ndarray) -> np.ndarray:
+        if variant.between is None or array.dtype.name not in _FLOATS:
+            return array
+        return variant.between(array, operand)
+
+    return between
+
+
+def _accumulated(step: Step, variant: Variant) -> Instead | None:
+    """A product added up step by step, where the variant does that."""
+    accumulate = variant.accumulate
+    if accumulate is None or step.op_type not in PRODUCTS:
+        return None
+
+    def instead(arrays: Arrays) -> list[np.ndarray]:
+        result = accumulate(step.node, arrays)
+        if result is None:
+            raise NotAccumulatedError(step.op_type)
+        return [result]
+
+    return instead
+
+
+def _noisy(program: Program, step: Step, noise: Noise, sessions: Sessions) -> Instead:
+    def run(arrays: Arrays) -> list[np.ndarray]:
+        return sessions.run(step, list(arrays), program)
+
+    def instead(arrays: Arrays) -> list[np.ndarray]:
+        def noisy(site: str, array: np.ndarray) -> np.ndarray:
+            if not isinstance(array, np.ndarray) or array.dtype.name not in _FLOATS:
+                return array
+            return noise.computed(site, step.node, arrays, array, lambda others: run(others)[0])
+
+        return [noisy(site, array) for site, array in zip(step.outputs, run(arrays), strict=True)]
+
+    return instead
