@@ -12,7 +12,6 @@ from hardware import needs_bfloat16
 from parityscope.backends import backend
 from parityscope.checks import check_page, checks
 from parityscope.checks._common import explained_share
-from parityscope.checks.pattern import find_part
 from parityscope.records import ExecutedGraph, ExecutedLayer
 from parityscope.testing.check_contract import check_examples
 
@@ -112,39 +111,6 @@ def _scene(executed: ExecutedGraph):  # noqa: ANN202 - a test's own helper
         outputs=(),
         executed_graph=executed,
     )
-
-
-def test_one_outlier_in_millions_is_named() -> None:
-    # The founding case: one element of a (1, 577, 4096) tensor is off by 251.31, the others are right.
-    error = np.zeros((1, 577, 4096))
-    error[0, 77, 2526] = 251.31
-    part = find_part(error, np.random.default_rng(0).normal(size=error.shape))
-    assert part is not None
-    assert part.words == "in one element, [0, 77, 2526] of 2,363,392"
-    assert part.energy == 1.0
-
-
-@pytest.mark.parametrize(
-    ("where", "words"),
-    [
-        ((slice(None), 5), "in channel 5 of 16"),
-        ((slice(3, None),), "from batch index 3 on, of 4"),
-        ((..., slice(0, 1), slice(None)), "index of axis 2 0 of 32"),
-    ],
-)
-def test_parts_are_named(where: tuple[object, ...], words: str) -> None:
-    generator = np.random.default_rng(1)
-    error = np.zeros((4, 16, 32, 32))
-    error[where] = generator.normal(size=error[where].shape)
-    part = find_part(error, generator.normal(size=error.shape))
-    assert part is not None
-    assert words in part.words or (words.startswith("from batch") and "batch index 3" in part.words)
-
-
-def test_rounding_has_no_part() -> None:
-    values = np.random.default_rng(2).normal(size=(2, 8, 16, 16))
-    error = values.astype(np.float16).astype(np.float64) - values
-    assert find_part(error, values) is None
 
 
 def test_explained_share() -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from command_line import exit_status
 from parityscope.case.formats.npz import write_npz
-from parityscope.checks._promises import broken_index, broken_range, broken_sums
 from parityscope.checks._readings import readings
 from parityscope.checks.output_misread import misread
 
@@ -166,28 +165,6 @@ def test_pitches_that_leave_the_same_are_not_told_apart() -> None:
     assert dict(readings("part", np.ones((5, 4), np.float32), None))[
         "holds its first row alone: one row was copied, or its rows begin every 80 bytes or more"
     ].tolist() == [[1] * 4, *[[0] * 4] * 4]
-
-
-def test_promises_of_operators() -> None:
-    values = np.array([[0.0, 6.02, np.nan], [7.5, -0.0, 1.0]])
-    broken = broken_range(values, 0.0, 6.0, 2.0**-8)
-    assert broken is not None
-    # 6.02 is within the 6 + 6/256 that a bfloat16 may make of the bound.
-    assert (broken.count, broken.index) == (1, (1, 0))
-    assert broken_range(values, -np.inf, np.inf, 0.0) is None
-    assert broken_range(np.array([-1e-30]), 0.0, np.inf, 0.1) is not None  # rounding makes no sign
-    rows = np.array([[0.5, 0.5], [0.2, 0.2]])
-    bad = broken_sums(rows, -1, 2.0**-24)
-    assert bad is not None
-    assert (bad.count, bad.index) == (1, (1,))
-    assert broken_sums(np.log(rows[:1]), 1, 2.0**-24, logarithms=True) is None
-    assert broken_sums(np.log(rows), 1, 2.0**-24, logarithms=True) is not None
-    values = np.array([[1.0, 3.0, 3.0], [2.0, 0.0, 1.0]])
-    assert broken_index(np.array([[2], [0]]), values, 1, largest=True) is None  # of two that are equal either is right
-    wrong = broken_index(np.array([[2], [2]]), values, 1, largest=True)
-    assert wrong is not None
-    assert (wrong.count, wrong.index) == (1, (1, 0))
-    assert broken_index(np.array([[0], [3]]), values, 1, largest=False) is not None  # there is no index 3
 
 
 def test_an_output_that_was_not_written_to_its_end_is_no_matter_of_the_batch(

@@ -43,8 +43,8 @@ SPENT = "the time budget is spent"
 
 _VARIES = "RUN001"  # the candidate does not give the same answer twice
 _BY_SIZE = "ACC001"  # nothing but the size of the error speaks for it
-# A layer computes another function, or gives values that it cannot give: a mistake by name says more.
-DESCRIBE = ("FUS002", "FUS010")
+# A layer computes another function: a mistake by name says more.
+DESCRIBE = ("FUS002",)
 
 # What an experiment runs, cheap and decisive first.
 _STAGES = ("nothing", "reference", "candidate", "rebuild")

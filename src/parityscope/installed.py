@@ -173,7 +173,7 @@ def _known_bugs(machine: Machine) -> list[Known]:
             Known(
                 problem=f"TensorRT {tensorrt} loses the upper bound of a Clip behind MatMul and Add",
                 source="NVIDIA/TensorRT issue 4606 (10.12 and 10.13, A100 and H200)",
-                fix="write the Clip as Min and Max, use another version, and let FUS010 look at the range",
+                fix="write the Clip as Min and Max, use another version, and let FUS012 look for the bound",
             )
         )
     return found

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _FORMATS = ("text", "json", "html", "node-data", "node-data-total")
-_EXPERIMENTS = ("RNG001-1", "RNG002-1", "DAT009-1", "BND003-1", "FUS010-1")
+_EXPERIMENTS = ("RNG001-1", "RNG002-1", "DAT009-1", "BND003-1", "FUS011-1")
 _TAG = "<img src=x onerror=alert(1)>"
 
 

@@ -10,7 +10,7 @@ How we test for it: no run. The largest errors of the output are taken away one 
 than one in 10,000; if then 99 % of the squared error is gone and what is left is what the declared arithmetic explains, the
 elements are named.
 
-What it is confused with: an error at a bound, in a channel or in a tail (FUS001, BND003), which have a shape; a
+What it is confused with: an error at a bound, in a channel or in a tail (FUS002, BND003), which have a shape; a
 lost range at that element (RNG002), which is a cause of its own and then goes first; a layer before that introduces half of
 the error or more, which a saturated Softmax gathers in few elements: then this is a fact about the output and no cause.
 
@@ -45,7 +45,7 @@ _CODE = "DAT007"
 _TITLE = "The verdict rests on a few elements of very many"
 _FEW = 16  # elements that can be listed
 _SHARE = 1e-4  # of the elements: a fault of a layer, a channel or a row holds more
-_HELD = 0.99  # of the squared error, as for the shapes of FUS001
+_HELD = 0.99  # of the squared error, so that rounding everywhere else does not hide them
 _ONE_PLACE = 0.5  # a layer that holds half of the output error is where it comes from
 
 
