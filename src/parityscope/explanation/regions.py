@@ -157,8 +157,11 @@ def _accumulated(step: Step, variant: Variant) -> Instead | None:
 
 
 def _noisy(program: Program, step: Step, noise: Noise, sessions: Sessions) -> Instead:
+    # What a body takes from around it are constants alone: a recurrent operator that was taken apart is all that has one.
+    captured = [program.constants[name] for name in step.captured]
+
     def run(arrays: Arrays) -> list[np.ndarray]:
-        return sessions.run(step, list(arrays), program)
+        return sessions.run(step, list(arrays), program, captured)
 
     def instead(arrays: Arrays) -> list[np.ndarray]:
         def noisy(site: str, array: np.ndarray) -> np.ndarray:
