@@ -44,6 +44,8 @@ _DIRECT = 1 << 18  # bytes: from here on what a run gives is not copied, which c
 _KEPT_WEIGHTS = 1 << 28  # bytes, chosen: weights that are rounded are kept for the next sample up to this
 _SILENT = 4  # the runtime's severity "fatal": what it calls an error is raised too, and told once
 
+_PACKED = frozenset({"float4_e2m1fn", "int2", "int4", "uint2", "uint4"})  # several elements a byte: in files alone
+
 # ONNX Runtime's names of element types that numpy lacks: (ml_dtypes name, TensorProto.DataType).
 _ML_TYPES = {
     "tensor(bfloat16)": ("bfloat16", 16),
@@ -280,7 +282,9 @@ def _content(value: Value) -> bytes:
 
 
 def _is_held(value: Value) -> bool:
-    return isinstance(value, np.ndarray) and value.size <= _HELD and value.dtype.kind in "iub"
+    if not isinstance(value, np.ndarray):
+        return False
+    return (value.size <= _HELD and value.dtype.kind in "iub") or value.dtype.name in _PACKED
 
 
 def _signature(value: Value, held: bool) -> object:  # noqa: FBT001 - called once per input of every step
