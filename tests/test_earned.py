@@ -109,3 +109,86 @@ def test_outputs_that_cannot_be_compared_earn_nothing(desk: Path, body: str, why
     done = in_a_process(*words, folder=desk)
     assert done.returncode == 3
     assert why in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        ("a = Constant <value_ints = [0]> () y = Slice (x, a, a)", 3, "it has no elements"),
+        ("z = Constant <value_float = 0.0> () s = Mul (x, z) y = Div (s, s)", 3, "all its values are NaN or infinite"),
+        ("y = Tanh (x)", 0, "No output is predicted to be lost"),
+    ],
+)
+def test_a_prediction_of_nothing_earns_nothing(desk: Path, body: str, status: int, said: str) -> None:
+    text = f'<ir_version: 8, opset_import: ["": 17]> g (float[1, 4] x) => (float[N, 4] y) {{ {body} }}'
+    onnx.save(onnx.parser.parse_model(text), desk / "m.onnx")
+    done = in_a_process("predict", "m.onnx", "--inputs", "x.npz", "--formats", "f16", folder=desk)
+    assert done.returncode == status
+    assert said in " ".join(done.stdout.split())
+
+
+def test_one_lost_sample_is_a_lost_output(desk: Path) -> None:
+    """The pooled error of an output is that of its largest sample; FP16 flushes the small one to zero."""
+    text = SMALL.replace("[1, 4]", "[1, 32]").replace("Tanh(x)", "Mul(x, x)")
+    onnx.save(onnx.parser.parse_model(text), desk / "m.onnx")
+    (desk / "s").mkdir()
+    for index, size in enumerate((10.0, 10.0, 1e-5)):
+        np.savez(desk / "s" / f"{index}.npz", x=np.full((1, 32), size, np.float32))
+    done = in_a_process("predict", "m.onnx", "--inputs", "s", "--formats", "f16", folder=desk)
+    assert done.returncode == 1
+
+
+def test_a_repair_that_loses_a_small_part_is_refuted(desk: Path) -> None:
+    """Class scores beside boxes in pixels: all scores are nought after it, and the pooled error has become smaller."""
+    scales = np.array([500.0, 500.0, 500.0, 1.0], np.float32)
+    text = '<ir_version: 8, opset_import: ["": 17]> g (float[1, 50, 4] x) => (float[1, 50, 4] y) { y = Mul(x, k) }'
+    (desk / "s").mkdir()
+    generator = np.random.default_rng(5)
+    for index in range(8):
+        np.savez(desk / "s" / f"{index}.npz", x=generator.standard_normal((1, 50, 4)).astype(np.float32))
+    for name, factors in (("m", scales), ("before", scales * 1.01), ("after", scales * [1, 1, 1, 0])):
+        model = onnx.parser.parse_model(text)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(factors.astype(np.float32), "k"))
+        onnx.save(model, desk / f"{name}.onnx")
+    words = ("--before", "ort?model=before.onnx", "--after", "ort?model=after.onnx", "--inputs", "s", "--no-timing")
+    done = in_a_process("verify", "m.onnx", *words, folder=desk)
+    assert done.returncode == 1
+    told = " ".join(done.stdout.split())
+    assert "ndex 3 of axis 2 of output y is lost: its error went from 0.01 to 1" in told
+
+
+def test_between_infinities_no_difference_is_told(desk: Path) -> None:
+    (desk / "s").mkdir()
+    for index in range(8):
+        np.savez(desk / "s" / f"{index}.npz", x=np.full((1, 4), index + 1, np.float32))
+    onnx.save(onnx.parser.parse_model(SMALL.replace("Tanh(x)", "Identity(x)")), desk / "m.onnx")
+    broken = SMALL.replace("y = Tanh(x)", "z = Constant <value_float = 0.0> () y = Div(x, z)")
+    onnx.save(onnx.parser.parse_model(broken), desk / "before.onnx")
+    words = ("--before", "ort?model=before.onnx", "--after", "ort", "--inputs", "s", "--no-timing")
+    done = in_a_process("verify", "m.onnx", *words, folder=desk)
+    assert done.returncode == 0
+    assert "went from infinity to 0" in " ".join(done.stdout.split())
+    assert "-infinity" not in done.stdout
+
+
+def test_whoever_ignores_the_end_of_children_gets_a_verdict(desk: Path) -> None:
+    """Of an ignored SIGCHLD no child can be waited for, and every program seems to have ended well."""
+    lines = (
+        "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.executable, sys.argv[1:])"
+    )
+    asked = ("compare", "m.onnx", "--inputs", "x.npz", "--candidate")
+    for candidate, status in (("ort", 0), ("command?run=false", 2)):
+        words = [sys.executable, "-c", lines, sys.executable, "-m", "parityscope", *asked, candidate]
+        done = subprocess.run(words, cwd=desk, capture_output=True, text=True, check=False)
+        assert done.returncode == status
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("mebibytes", [60, 200, 400])
+def test_a_lack_of_memory_is_said(desk: Path, mebibytes: int) -> None:
+    """Whatever it is that gets none: an import, a thread, a library that ends the process."""
+    limited = f"ulimit -v {mebibytes << 10}; exec {sys.executable} -m parityscope compare m.onnx --inputs x.npz --candidate ort"
+    done = subprocess.run(["bash", "-c", limited], cwd=desk, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "  fix:   raise the limit (ulimit -v unlimited)" in done.stderr

@@ -345,6 +345,47 @@ def test_command_gives_strict_json_and_its_exit_code(tmp_path: Path) -> None:
     assert run("lint", str(path), "--formats", "bf16", "--quiet")[0] == 0
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "y = Softmax<axis = 99>(x)",
+        "y = Concat<axis = -7>(x, x)",
+        "y = MaxPool<kernel_shape = [2], strides = [0]>(x)",
+        "w = Constant<value_floats = [1.0, 2.0, 3.0]>() y = MatMul(x, w)",
+        "c = Cast<to = 7>(x) y = Add(x, c)",
+        "y = Frobnicate(x)",
+        'y = Softmax<axis = "zero">(x)',
+        "i = Constant<value_ints = [99]>() y = Unsqueeze(x, i)",
+    ],
+)
+def test_a_file_that_cannot_be_loaded_is_refused(body: str, tmp_path: Path) -> None:
+    text = f'<ir_version: 8, opset_import: ["" : 17]> g (float[1, 2, 4] x) => (float y) {{ {body} }}'
+    model = parsed(text)
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    status, out, err = run("lint", str(saved(tmp_path, model)))
+    assert (status, out) == (2, "")
+    assert "ONNX Runtime cannot load the model" in err
+    assert "  fix:   " in err
+
+
+@pytest.mark.parametrize("external", [False, True])
+def test_weights_are_not_needed_to_see_that_a_file_loads(external: bool, tmp_path: Path) -> None:
+    """Large ones are left out, small ones that lie in another file are read: the shape of a Reshape is one."""
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[1, 64] x) => (float[8, 8] y)
+    { h = MatMul(x, w) y = Reshape(h, s) }"""
+    model = parsed(text, w=np.ones((64, 64), np.float32), s=np.array([8, 8]))
+    path = tmp_path / "m.onnx"
+    onnx.save(model, path, save_as_external_data=external, size_threshold=0)
+    assert run("lint", str(path), "--quiet")[0] == 0
+
+
+def test_what_the_runtime_lacks_itself_leaves_it_open(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17, "my.own" : 1]> g (float[4] x) => (float[4] y) { y = my.own.Twist(x) }"""
+    status, out, _ = run("lint", str(saved(tmp_path, parsed(text))))
+    assert status == 3
+    assert "it needs a library with my.own::Twist" in " ".join(out.split())
+
+
 def test_command_writes_a_page_that_no_name_can_break(tmp_path: Path) -> None:
     text = """<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { y = Mul(x, w) }"""
     model = parsed(text, w=np.array([1e6, 1], np.float32))

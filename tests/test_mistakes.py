@@ -61,6 +61,23 @@ MISTAKES = [
     (f"{ASKED} --budget rel_l3=0.1", "there is no metric 'rel_l3'", "rel_l2"),
     (f"{ASKED} --budget rel_l2", "'rel_l2' is not METRIC=VALUE", "--budget rel_l2=1e-3"),
     (f"{ASKED} --budget rel_l2=-1", "can never be met: rel_l2 is not negative", "--budget rel_l2=0"),
+    *(
+        (f"{ASKED} --budget rel_l2={number}", "is not METRIC=VALUE", "rel_l2=1e-3")
+        for number in ("1e400", "nan", "1_0", "\uff11")
+    ),
+    (f"{ASKED} --budget :rel_l2=1", "is not METRIC=VALUE", "--budget rel_l2=1e-3"),
+    (f"{ASKED} --budget cosine=-2", "is kept by everything: cosine is never below -1", "--budget cosine=0"),
+    (f"{ASKED} --budget cosine=2", "can never be met: cosine is never above 1", "--budget cosine=0.5"),
+    (f"{ASKED} --time inf", "--time 'inf' is not a time", "--time 60s"),
+    (f"{ASKED} --memory infMiB", "--memory 'infMiB' is not a size", "--memory 512MiB"),
+    (f"{ASKED} --memory 1e400GiB", "is not a size from 1MiB", "--memory 512MiB"),
+    ("repair m.onnx --inputs x.npz --consent evil", "'evil' is no repair that asks for it", "raise_epsilon"),
+    ("repair m.onnx --inputs x.npz --budget rel_l2=inf", "is not METRIC=VALUE", "rel_l2=1e-3"),
+    ("compare open.onnx --candidate ort --shapes x:1x99999999999", "more than the 512 MiB of --memory", "--memory"),
+    (f"compare open.onnx --candidate ort --shapes x:1x{'9' * 5000}", "is not name:1x3x224x224", "--shapes x:1x3"),
+    ("compare deep.onnx --candidate ort", "has 65 axes, more than the 64", "fewer axes"),
+    ("compare m.onnx --candidate ort --samples 9999999999", "generated samples are more than", "or fewer"),
+    ("lint mute.onnx", "mute.onnx gives no output", "export it again"),
     (f"{ASKED} --declared fp16", "'fp16' is no declared arithmetic", "f16"),
     (f"{ASKED} --format htm", "there is no report format 'htm'", "html"),
     (f"{ASKED} --policy nope.toml", "there is no policy at nope.toml", "check the path"),
@@ -95,6 +112,12 @@ MISTAKES = [
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("desk")
     onnx.save(onnx.parser.parse_model(MODEL), folder / "m.onnx")
+    for name, old, new in (
+        ("open", "1, 4", "1, N"),
+        ("deep", "1, 4", ", ".join(["1"] * 65)),
+        ("mute", "float[1, 4] y", ""),
+    ):
+        onnx.save(onnx.parser.parse_model(MODEL.replace(old, new)), folder / f"{name}.onnx")
     arrays = {
         "x": {"x": np.zeros((1, 4), np.float32)},
         "name": {"z": np.zeros((1, 4), np.float32)},

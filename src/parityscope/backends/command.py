@@ -33,6 +33,7 @@ from parityscope.case.formats import retyped
 from parityscope.case.formats.npz import open_npz, write_npz
 from parityscope.case.formats.safetensors_file import open_safetensors
 from parityscope.errors import ParityError
+from parityscope.plain_numbers import plain_number
 from parityscope.private_folders import scratch_folder
 
 if TYPE_CHECKING:
@@ -91,10 +92,7 @@ def seconds(text: str, default: float, option: str = "timeout") -> float:
     """The number of seconds that `option` gives ("60", "60s", "1.5"); `default` when it is empty."""
     if not text:
         return default
-    try:
-        value = float(text.removesuffix("s"))
-    except ValueError:
-        value = -1.0
+    value = plain_number(text.removesuffix("s"))
     if not 0 < value <= _LONGEST_S:
         problem = f"{option}={text!r} is not a number of seconds above 0 and up to {_LONGEST_S:,.0f}"
         raise ParityError(problem, fix=f"write {option}=60")

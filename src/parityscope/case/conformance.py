@@ -26,6 +26,7 @@ __all__ = ["check_announced", "check_names", "check_shapes_option", "conform", "
 
 Dims = tuple[int | str | None, ...]
 
+_MOST_AXES = 64  # numpy's own limit
 # What exporters write for "unknown" (Paddle2ONNX "?" and -1, Keras "None"): not one symbol that stands twice.
 _NO_NAMES = frozenset({"", "?", "None", "-1"})
 
@@ -80,6 +81,12 @@ def check_announced(declared: Sequence[ValueInfo], announced: Mapping[str, Annou
         said = announced.get(value.name)
         if said is not None and said.dtype == value.dtype:  # of another type more can be said once it is read
             _check_shape(value, said.shape, f"{where}, input {value.name!r}")
+        if said is not None and len(said.shape) > _MOST_AXES:
+            raise ParityError(
+                f"input {value.name!r} has {len(said.shape)} axes, more than the {_MOST_AXES} that an array may have",
+                where=where,
+                fix="export the model with fewer axes",
+            )
     total = sum(one.nbytes for one in announced.values())
     if total > memory:
         raise ParityError(

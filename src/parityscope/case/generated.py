@@ -23,13 +23,14 @@ everywhere; `shapes` goes first.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from parityscope.case.conformance import declared_text
-from parityscope.case.formats import Stored, dtype_of
+from parityscope.case.formats import Announced, Stored, dtype_of
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = ["generate", "generated_shapes", "table_rows"]
 
+_MOST_SAMPLES = 1_000_000  # chosen: nobody waits for more runs of a network
 _IMAGE_SIDE = 224
 _CHANNELS = 3
 _OTHER = 16
@@ -92,6 +94,11 @@ def generate(model: Model, samples: int, seed: int, shapes: Mapping[str, tuple[i
     """
     if seed < 0:
         raise ParityError(f"{seed} cannot be a seed", fix="use --seed 0 or more")
+    if samples > _MOST_SAMPLES:
+        raise ParityError(
+            f"{samples} generated samples are more than {_MOST_SAMPLES:,}",
+            fix=f"use --samples {_MOST_SAMPLES} or fewer",
+        )
     sizes = generated_shapes(model, shapes)
     rows = table_rows(model)
     recipes = [_recipe(value, sizes[value.name], rows.get(value.name)) for value in model.inputs]
@@ -101,6 +108,7 @@ def generate(model: Model, samples: int, seed: int, shapes: Mapping[str, tuple[i
         drawn = {recipe.value.name: _draw(recipe, numbers) for recipe in recipes}
         return {name: drawn[name] for name in wanted}
 
+    sizes_told = {recipe.value.name: _announced(recipe) for recipe in recipes}
     told = "; ".join(f"{recipe.value.name} {list(recipe.shape)} {recipe.words}" for recipe in recipes)
     names = tuple(value.name for value in model.inputs)
     return Stored(
@@ -108,6 +116,7 @@ def generate(model: Model, samples: int, seed: int, shapes: Mapping[str, tuple[i
         labels=tuple(f"generated {index}" for index in range(samples)),
         names=lambda _: names,
         read=read,
+        announced=lambda _: sizes_told,
     )
 
 
@@ -235,6 +244,12 @@ def _recipe(value: ValueInfo, shape: tuple[int, ...], rows: int | None) -> _Reci
     else:
         words, draw = "standard normal", _normal
     return _Recipe(value=value, shape=shape, words=words, draw=draw)
+
+
+def _announced(recipe: _Recipe) -> Announced:
+    dtype = dtype_of(recipe.value.dtype)
+    nbytes = math.prod(recipe.shape) * (1 if dtype is None else dtype.itemsize)
+    return Announced(dtype=recipe.value.dtype, shape=recipe.shape, nbytes=nbytes)
 
 
 def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:

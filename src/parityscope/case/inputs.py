@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import sys
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -161,7 +162,7 @@ def _take(
     skipped: dict[int, Skip] = {}
     stored = source if isinstance(source, Stored) else None
     stream = _in_order(model, source, memory) if isinstance(source, Stored) else source.samples
-    for index, streamed in enumerate(itertools.islice(stream, limit)):
+    for index, streamed in enumerate(itertools.islice(stream, limit if limit is None else min(limit, sys.maxsize))):
         where = _where(index, streamed.label)
         check_names(model.inputs, streamed.arrays.keys(), where)
         arrays = conform(model.inputs, streamed.arrays, where, shapes)

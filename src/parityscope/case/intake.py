@@ -70,6 +70,8 @@ def read_message(path: Path) -> onnx.ModelProto:
 def _check(model: onnx.ModelProto, path: Path) -> None:
     if not model.graph.node and not model.graph.output:
         raise ParityError(f"{path.name} holds no graph", where=str(path), fix=_EMPTY)
+    if not model.graph.output:
+        raise ParityError(f"{path.name} gives no output", where=str(path), fix="export it again, with its outputs")
     _check_versions(model, path)
     check_functions(model, str(path))
     check_wiring(model, str(path))

@@ -12,9 +12,26 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from parityscope.records import Budget
 
-__all__ = ["TWO_SIDED", "keeps"]
+__all__ = ["TWO_SIDED", "keeps", "mistaken_limit"]
 
 TWO_SIDED = {"mean_error": 0.0, "norm_ratio": 1.0}  # the limit is a distance from this
+
+
+# Of metrics whose better values are the higher ones: what lies at or below the first every value keeps, and nothing is above
+# the second. What is not listed has no ends.
+_ENDS = {"cosine": (-1.0, 1.0), "top1_agreement": (0.0, 1.0), "top5_agreement": (0.0, 1.0)}
+
+
+def mistaken_limit(metric: str, limit: float, better: str) -> str:
+    """What is wrong with a limit that everything or nothing keeps, in words; "" if some keep it and some do not."""
+    least, most = _ENDS.get(metric, (-math.inf, math.inf))
+    if limit < 0 and (better == "lower" or metric in TWO_SIDED):
+        return f"can never be met: {metric} is not negative"
+    if limit <= least:
+        return f"is kept by everything: {metric} is never below {least:g}"
+    if limit > most:
+        return f"can never be met: {metric} is never above {most:g}"
+    return ""
 
 
 def keeps(value: float, budget: Budget, better: str) -> bool:

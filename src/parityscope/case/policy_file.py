@@ -28,6 +28,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from parityscope.case.limits import mistaken_limit
 from parityscope.case.policy import DECLARED, OUTSIDE
 from parityscope.errors import ParityError
 from parityscope.plain_documents import read_toml_file
@@ -109,10 +110,8 @@ def _budget(table: dict[str, Any], metrics: Mapping[str, str], where: str) -> Bu
         fix = f"write {close[0]}" if close else f"use one of: {', '.join(sorted(metrics))}"
         raise ParityError(f"there is no metric {metric!r}", where=where, fix=fix)
     limit = _number(table, "limit", where)
-    if limit < 0 and metrics[metric] == "lower":
-        raise ParityError(
-            f"limit = {limit:g} can never be met: {metric} is not negative", where=where, fix=_ADVICE["limit"]
-        )
+    if wrong := mistaken_limit(metric, limit, metrics[metric]):
+        raise ParityError(f"limit = {limit:g} {wrong}", where=where, fix=_ADVICE["limit"])
     return Budget(output=output, metric=metric, limit=limit, reason=reason)
 
 

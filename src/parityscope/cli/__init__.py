@@ -50,8 +50,18 @@ def _run(words: list[str]) -> int:
 
 def guarded(work: Callable[[], object]) -> int:
     """The exit code of `work`, whatever way it ends; what a user must know is said on stderr."""
+    from parityscope.cli._memory import lacks_memory, told_memory
+
+    try:
+        return _guarded(work)
+    except Exception as error:  # noqa: BLE001 - the outer edge: what is left is a lack of memory or our bug
+        return told_memory(error) if lacks_memory(error) else _bug()
+
+
+def _guarded(work: Callable[[], object]) -> int:
     import typer
 
+    from parityscope.cli._memory import lacks_memory, told_memory
     from parityscope.cli._streams import ReaderGoneError
     from parityscope.cli._supervise import without_verdict
 
@@ -59,6 +69,8 @@ def guarded(work: Callable[[], object]) -> int:
         status = work()
         sys.stdout.flush()
     except ParityError as error:
+        if lacks_memory(error):
+            return told_memory(error)
         print(f"parityscope: {error}", file=sys.stderr)
         return Exit.UNUSABLE
     except typer.Exit as error:
@@ -70,11 +82,16 @@ def guarded(work: Callable[[], object]) -> int:
     except SystemExit as error:  # a runtime's or a plug-in's, and no verdict of ours
         return without_verdict(f"something called exit({error.code if error.code is not None else ''})")
     except OSError as error:
-        print(f"parityscope: {error.strerror or error}\n  where: {error.filename or ''}", file=sys.stderr)
-        print("  fix:   check free disk space and permissions", file=sys.stderr)
+        if lacks_memory(error):
+            return told_memory(error)
+        where = str(error.filename or "")
+        told = ParityError(error.strerror or str(error), where=where, fix="check free disk space and permissions")
+        print(f"parityscope: {told}", file=sys.stderr)
         return Exit.UNUSABLE
-    except Exception as error:  # noqa: BLE001 - the outer edge: what is left is a usage error or our bug
-        return _usage(error) or _bug()
+    except Exception as error:
+        if usage := _usage(error):
+            return usage
+        raise
     if status == Exit.INTERRUPTED:  # newer versions of typer make this of an interrupt that nobody caught
         return _interrupted(None)
     if not isinstance(status, int):

@@ -13,6 +13,7 @@ import typer
 
 from parityscope.cli._streams import show_progress
 from parityscope.errors import ParityError
+from parityscope.plain_numbers import plain_number
 from parityscope.private_folders import scratch_folder
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ ImagesOption = Annotated[Path | None, typer.Option(help="The images that the sam
 OwnOption = Annotated[Path | None, typer.Option(help="Recorded inputs of the deployment's own model.")]
 RedactOption = Annotated[bool, typer.Option("--redact", help="Leave paths, host and weights out of the study.")]
 
+_MOST_NBYTES = 1 << 40  # chosen: no machine that this runs on has more
+_MOST_DIGITS = 18  # of a size: below 2^63
 _UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
 
@@ -64,12 +67,9 @@ def size_of(text: str) -> int:
     """A size in bytes: "512MiB", "2GB", "1048576"."""
     number = text.strip().rstrip("BbKkMmGgIi")
     unit = text.strip()[len(number) :].upper()
-    try:
-        value = float(number) * _UNITS[unit]
-    except (ValueError, KeyError):
-        value = 0.0
-    if value < 1 << 20:
-        raise ParityError(f"--memory {text!r} is not a size of at least 1MiB", fix="write --memory 512MiB")
+    value = plain_number(number) * _UNITS.get(unit, math.nan)
+    if not 1 << 20 <= value <= _MOST_NBYTES:
+        raise ParityError(f"--memory {text!r} is not a size from 1MiB to 1024GiB", fix="write --memory 512MiB")
     return int(value)
 
 
@@ -78,10 +78,7 @@ def seconds_of(text: str) -> float:
     if not text:
         return float("inf")
     factor = 60.0 if text.endswith("m") else 1.0
-    try:
-        value = float(text.rstrip("sm")) * factor
-    except ValueError:
-        value = -1.0
+    value = plain_number(text.removesuffix("m" if factor > 1 else "s")) * factor
     if not value > 0:
         raise ParityError(f"--time {text!r} is not a time", fix="write --time 60s")
     return value
@@ -127,26 +124,22 @@ def budgets_of(items: list[str] | None) -> tuple[Budget, ...]:
     """
     if not items:
         return ()
+    from parityscope.case.limits import mistaken_limit
     from parityscope.records import Budget
     from parityscope.study import known_metrics
 
     found: dict[tuple[str, str], Budget] = {}
     for item in items:
         head, equals, value = item.rpartition("=")
-        output, _, metric = head.rpartition(":")
-        try:
-            limit = float(value)
-        except ValueError:
-            limit = float("nan")
-        if not (equals and metric) or math.isnan(limit):
+        output, colon, metric = head.rpartition(":")
+        limit = plain_number(value)
+        if not (equals and metric) or (colon and not output) or math.isnan(limit):
             raise ParityError(f"--budget {item!r} is not METRIC=VALUE", fix="write --budget rel_l2=1e-3")
         if metric not in known_metrics():
             fix = f"use one of: {', '.join(sorted(known_metrics()))}"
             raise ParityError(f"there is no metric {metric!r}", fix=fix)
-        if limit < 0 and known_metrics()[metric] == "lower":
-            raise ParityError(
-                f"--budget {item!r} can never be met: {metric} is not negative", fix=f"write --budget {head}=0"
-            )
+        if wrong := mistaken_limit(metric, limit, known_metrics()[metric]):
+            raise ParityError(f"--budget {item!r} {wrong}", fix=f"write --budget {head}={0 if limit < 0 else 0.5}")
         if (output, metric) in found:
             raise ParityError(f"--budget gives {head} twice", fix="keep one of them")
         found[output, metric] = Budget(output=output, metric=metric, limit=limit, reason="given with --budget")
@@ -159,7 +152,7 @@ def shapes_of(items: list[str] | None) -> dict[str, tuple[int, ...]]:
     for item in items or []:
         name, _, dims = item.rpartition(":")
         parts = dims.split("x")
-        if not name or not all(part.isdigit() for part in parts):
+        if not name or not all(part.isascii() and part.isdigit() and len(part) <= _MOST_DIGITS for part in parts):
             raise ParityError(f"--shapes {item!r} is not name:1x3x224x224", fix="write --shapes x:1x3x224x224")
         found[name] = tuple(int(part) for part in parts)
     return found

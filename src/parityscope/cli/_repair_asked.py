@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from parityscope.cli import _options as o
 from parityscope.errors import ParityError
+from parityscope.plain_numbers import plain_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from parityscope.records import Budget
     from parityscope.repairs.plan import Plan
 
-__all__ = ["aim_of", "budgets_asked", "budgets_planned", "check_numbers", "matched_of", "plan_asked"]
+__all__ = ["aim_of", "budgets_asked", "budgets_planned", "check_numbers", "consents_of", "matched_of", "plan_asked"]
 
 # Runtimes that convert an FP32 model by themselves: they get the range repairs in FP32 and no Casts.
 _CONVERT = frozenset({"openvino"})
@@ -97,6 +99,25 @@ def budgets_asked(
     return found or (default,)
 
 
+def consents_of(names: list[str] | None) -> tuple[str, ...]:
+    """The repairs that may change the function.
+
+    Raises:
+        ParityError: one of them is none.
+    """
+    if not names:
+        return ()
+    from parityscope.repairs import repairs
+
+    known = sorted(name for name, repair in repairs().items() if repair.consent)
+    for name in names:
+        if name not in known:
+            raise ParityError(
+                f"--consent {name!r} is no repair that asks for it", fix=f"use one of: {', '.join(known)}"
+            )
+    return tuple(names)
+
+
 def plan_asked(path: Path, *, low: str, types: str, pick: int) -> Plan:
     """The plan that is to be applied, which says itself what options of a search would say.
 
@@ -150,7 +171,7 @@ def matched_of(match: str, policy: Path | None, budgets: tuple[Budget, ...], out
 
 
 def _limit(item: str, value: str) -> float:
-    try:
-        return float(value)
-    except ValueError as error:
-        raise ParityError(f"--budget {item!r} is not NAME=VALUE", fix="write --budget accuracy=0.99") from error
+    limit = plain_number(value)
+    if math.isnan(limit):
+        raise ParityError(f"--budget {item!r} is not NAME=VALUE", fix="write --budget accuracy=0.99")
+    return limit

@@ -19,6 +19,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from parityscope.cli._memory import is_scarce, told_memory
 from parityscope.errors import Exit
 from parityscope.forking import Forked, flush, forked
 
@@ -39,11 +40,18 @@ def supervised(work: Callable[[], int]) -> int:
     """The exit code of `work`, run in a child process where that is possible."""
     if not hasattr(os, "fork") or os.environ.get("PARITYSCOPE_NO_FORK"):
         return work()
-    child = answer(work)
+    # Whoever started us may have left SIGCHLD ignored: then no child can be waited for, and programs seem to end with 0.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        child = answer(work)
+    except OSError as error:
+        return told_memory(error)
     status = _wait(child.number)
     verdict = verdict_of(child)
     if verdict is not None:
         return verdict
+    if is_scarce():
+        return told_memory(MemoryError("a library ended the process"))
     if os.WIFEXITED(status):
         return without_verdict(f"the process that did the work ended by itself with exit code {os.WEXITSTATUS(status)}")
     name = signal.Signals(os.WTERMSIG(status)).name

@@ -52,7 +52,7 @@ def _told(
     from parityscope.lint import lint
     from parityscope.report.lint import FORMS, document
 
-    found = lint(model, o.formats_of(formats))
+    found = lint(model, o.formats_of(formats), loaded=True)
     if network is not None:
         asked, log = network
         _, more = networked(model, asked, version=parityscope.__version__, command=command_line(), log=log)

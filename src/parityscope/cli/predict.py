@@ -23,6 +23,11 @@ __all__ = ["NAME", "command"]
 NAME = "predict"
 
 _LOG = "build.log"
+_VERDICTS = {
+    Exit.BEYOND: "an output is lost",
+    Exit.INCOMPLETE: "no output is lost as far as could be judged",
+    Exit.WITHIN: "no output is lost",
+}
 
 
 def command(
@@ -49,7 +54,7 @@ def command(
     memory: o.MemoryOption = "512MiB",
     quiet: o.QuietOption = False,
 ) -> int:
-    """Predicts the error of each format at every output and layer; exit code 1 if an output would be lost."""
+    """Predicts the error of each format at every output and layer; 1 if an output would be lost, 3 if not judged."""
     from parityscope.case.formats.dynamic_ranges import dynamic_ranges
     from parityscope.forecast import Settings
     from parityscope.report.forecast import FORMS
@@ -72,10 +77,12 @@ def command(
             model, inputs, scratch, names, settings, shapes=shapes, data=data, network=network, quiet=quiet
         )
         hand_over(FORMS, document, format_name, output)
+        unjudged = any(skip["asked"] for skip in document["skipped"])
+        status = Exit.BEYOND if document["lost"] else Exit.INCOMPLETE if unjudged else Exit.WITHIN
         if not quiet:
-            verdict = "an output is lost" if document["lost"] else "no output is lost"
+            verdict = _VERDICTS[status]
             print(verdict + (f"; the report is {output}" if output else ""), file=sys.stderr)
-        return Exit.BEYOND if document["lost"] else Exit.WITHIN
+        return status
 
     with o.spool() as scratch:
         return contained(lambda: work(scratch), scratch / _LOG, "TensorRT") if network else work(scratch)

@@ -11,7 +11,15 @@ import typer
 
 from parityscope.cli import _options as o
 from parityscope.cli._output import claim_file, claim_report, command_line, hand_over
-from parityscope.cli._repair_asked import aim_of, budgets_asked, budgets_planned, check_numbers, matched_of, plan_asked
+from parityscope.cli._repair_asked import (
+    aim_of,
+    budgets_asked,
+    budgets_planned,
+    check_numbers,
+    consents_of,
+    matched_of,
+    plan_asked,
+)
 from parityscope.cli._repair_files import check_settings, plan_path, write_plan_file, write_settings
 from parityscope.cli._repair_metrics import functions_of
 from parityscope.errors import Exit, ParityError
@@ -137,7 +145,7 @@ def command(
             pick=pick,
             seed=seed,
             range_repairs=not no_range_repairs,
-            consents=tuple(consent or ()),
+            consents=consents_of(consent),
             profile=profile,
             journal=None if output is None else output.with_suffix(".search.jsonl"),
             memory=o.size_of(memory),

@@ -32,13 +32,12 @@ from parityscope.forecast.records import (
     Range,
 )
 from parityscope.forecast.words import about_format, about_reference, cause_of
-from parityscope.records import Target
+from parityscope.records import Skip, Target
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from parityscope.case import Inputs, Model
-    from parityscope.records import Skip
 
 __all__ = [
     "LOST_ERROR",
@@ -121,7 +120,7 @@ def forecast(
         samples=len(inputs),
         profile=settings.profile,
         statements=tuple(about_reference(model, outputs, layers)),
-        skipped=_once([*inputs.skipped, *outputs.skipped, *layers.skipped]),
+        skipped=_once([*_unjudged(plan, outputs), *inputs.skipped, *outputs.skipped, *layers.skipped]),
         seconds=seconds,
     )
 
@@ -185,6 +184,23 @@ def _calibrated(plan: Plan, settings: Settings, progress: Progress) -> Plan:
         name: quantized_target(name, largest) if name in QUANTIZED else target for name, target in plan.targets.items()
     }
     return replace(plan, targets=targets)
+
+
+def _unjudged(plan: Plan, outputs: Findings) -> Iterator[Skip]:
+    """The outputs of which no format could be judged: that none of them is lost says nothing."""
+    for name in (value.name for value in plan.model.outputs):
+        found = [each[name] for each in outputs.predicted.values() if name in each]
+        held = outputs.ranges.get(name)
+        if len(found) < len(plan.targets):
+            reason = "it was not measured in every format"
+        elif any(not one.elements for one in found):
+            reason = "it has no elements on these samples"
+        elif held is not None and held.nonfinite and held.nonfinite == held.elements:
+            reason = "all its values are NaN or infinite in the reference"
+        else:
+            continue
+        fix = "give samples on which it has finite values: --inputs DATA"
+        yield Skip(what=f"prediction of output {name!r}", reason=reason, fix=fix, asked=True)
 
 
 def _once(skipped: list[Skip]) -> tuple[Skip, ...]:

@@ -18,6 +18,7 @@ __all__ = ["LOST_ERROR", "Cause", "ChangedParameter", "Forecast", "FormatForecas
 # From this relative L2 error on an output is called lost: the error has a tenth of the output's energy (a signal-to-noise
 # ratio of 10 dB). Chosen: rounding to 16 bits stays below a tenth of it on all trained models measured.
 LOST_ERROR = 10.0**-0.5
+_FEWEST = 16  # elements of a sample, chosen: of fewer a rounding may move most of it by chance, where they cancel
 _LOST_SHARE = 0.5  # chosen: integers and booleans have no energy; they are lost when most of them differ
 
 _NOTHING: Mapping[str, float] = MappingProxyType({})
@@ -84,8 +85,10 @@ class Predicted:
 
     @property
     def lost(self) -> bool:
-        """Whether nothing useful is left: new NaN or infinity, or an error of `LOST_ERROR` or more."""
-        return self.nonfinite > 0 or not self.rel_l2 < (_LOST_SHARE if self.exact else LOST_ERROR)
+        """Whether nothing useful is left, of all samples or of one of them: new NaN or infinity, or an error of `LOST_ERROR`."""
+        limit = _LOST_SHARE if self.exact else LOST_ERROR
+        each = self.per_sample if self.elements >= _FEWEST * len(self.per_sample) else ()
+        return self.nonfinite > 0 or not all(error < limit for error in (self.rel_l2, *each))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,19 +84,22 @@ def rule_page(code: str) -> str:
     return pages[code].strip()
 
 
-def lint(path: str | Path, formats: Sequence[str] = DEFAULT_FORMATS) -> Lint:
+def lint(path: str | Path, formats: Sequence[str] = DEFAULT_FORMATS, *, loaded: bool = False) -> Lint:
     """Reads the file at `path` and asks every rule about it.
 
     Args:
         path: An ONNX file, of any size; external data is mapped into memory and read once.
         formats: Short names of the floating-point formats that the model is meant for ("f16", "bf16", "f8e4m3").
+        loaded: Whether ONNX Runtime is asked too if the file can be loaded; nothing is run.
 
     Raises:
-        ParityError: the file cannot be read, or there is no such format.
+        ParityError: the file cannot be read, or not be loaded, or there is no such format.
     """
+    from parityscope.lint._loading import check_loading
     from parityscope.lint._reading import read_sheet
 
     sheet = read_sheet(path, formats)
+    unseen = check_loading(sheet) if loaded else ()
     found = [finding for rule in rules().values() for finding in rule.look(sheet)]
     ordered = sorted(found, key=lambda finding: ROLES.index(finding.role))
-    return Lint(sheet=sheet, findings=tuple(ordered), skipped=sheet.skipped)
+    return Lint(sheet=sheet, findings=tuple(ordered), skipped=(*sheet.skipped, *unseen))

@@ -1,7 +1,8 @@
 """Quantities and budgets -> the verdict, with the sentences that give its reasons.
 
 * `beyond`: a budget is missed, or an output holds NaN or Inf that the reference does not have.
-* `worse`: a number is proved to be worse (an error counts as worse only where no budget that is kept allows it).
+* `worse`: a number is proved to be worse (an error counts as worse only where no budget that is kept allows it), or a part of
+  an output that no such budget is for was lost (`lost_parts`).
 * `not proved`: a budget would be kept, but there are too few samples; or nothing is proved to be better; or something
   seems to be worse.
 * `improved`: something is proved to be better, nothing is or seems worse, and all budgets are kept.
@@ -21,6 +22,7 @@ from parityscope.verification.quantities import improvement
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from parityscope.verification.lost_parts import LostPart
     from parityscope.verification.records import BudgetCheck, OutputMeasurements, Quantity, Verdict
 
 __all__ = ["Judgement", "judge"]
@@ -36,7 +38,10 @@ class Judgement:
 
 
 def judge(
-    quantities: Sequence[Quantity], budgets: Sequence[BudgetCheck], outputs: Sequence[OutputMeasurements]
+    quantities: Sequence[Quantity],
+    budgets: Sequence[BudgetCheck],
+    outputs: Sequence[OutputMeasurements],
+    parts: Sequence[LostPart] = (),
 ) -> Judgement:
     """The verdict over everything that was measured."""
     kept = {one.output for one in budgets if one.verdict == "within"}
@@ -52,8 +57,9 @@ def judge(
     rest = [*(said.within(one) for one in budgets if one.verdict == "within"), *map(said.changed, quantities)]
     if lost or missed:
         return _judgement("beyond", [*lost, *missed], rest)
-    if worse:
-        return _judgement("worse", [said.changed(one) for one in worse], rest)
+    gone = [said.lost_part(one) for one in parts if one.output not in kept]
+    if gone or worse:
+        return _judgement("worse", [*gone, *(said.changed(one) for one in worse)], rest)
     if short:
         return _judgement("not proved", map(said.short, short), rest, max(one.needed for one in short))
     if not doubtful and better:

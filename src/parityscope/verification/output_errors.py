@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from parityscope.verification.intervals import States
     from parityscope.verification.running import Recorded
 
-__all__ = ["OutputErrors", "budget_key", "combiner", "directions", "output_errors"]
+__all__ = ["OutputErrors", "beside", "budget_key", "combiner", "directions", "output_errors"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -112,7 +112,7 @@ def _measured(
     values: list[dict[str, float]] = []
     counts, agrees = [], []
     for index in case.inputs.indices:
-        expected, found = _beside(case, name, reference.get(index), side.get(index))
+        expected, found = beside(case, name, reference.get(index), side.get(index))
         part = _pair(expected, found, name, label, reference.names[index])
         total = part if total is None else total.merge(part)
         sums.append(_sums(part))
@@ -151,7 +151,7 @@ def _measured(
     )
 
 
-def _beside(
+def beside(
     case: Case, name: str, reference: Mapping[str, np.ndarray], side: Mapping[str, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
     """One output of both; its rows paired with the reference's, together with those that belong to them, if they are to be."""

@@ -6,9 +6,10 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from parityscope.verification.lost_parts import LostPart
     from parityscope.verification.records import BudgetCheck, OutputMeasurements, Quantity
 
-__all__ = ["changed", "lost", "missed", "short", "unproved", "within"]
+__all__ = ["changed", "lost", "lost_part", "missed", "short", "unproved", "within"]
 
 
 def changed(one: Quantity) -> str:
@@ -35,8 +36,8 @@ def _named(one: Quantity) -> str:
 
 def _interval(one: Quantity) -> str:
     ends = (
-        ""
-        if one.method == "none"
+        ""  # between infinities there is no difference to tell
+        if one.method == "none" or not (math.isfinite(one.low) and math.isfinite(one.high))
         else f"difference {_figure(one.low)} to {_figure(one.high)} with {one.confidence:.0%} confidence, "
     )
     return f"{ends}{_samples(one)}"
@@ -50,6 +51,13 @@ def _samples(one: Quantity) -> str:
 def lost(one: OutputMeasurements) -> str:
     """An output that is NaN or Inf where the reference is not."""
     return f"after, output {one.output} holds {one.nonfinite_after:,} NaN or Inf that the reference does not have"
+
+
+def lost_part(one: LostPart) -> str:
+    """A part of an output of which nothing useful is left."""
+    part = f"sample {one.sample}" if one.sample else f"index {one.index} of axis {one.axis}"
+    others = f" ({one.count:,} of that axis are lost)" if one.count > 1 else ""
+    return f"{part} of output {one.output} is lost: its error went from {_figure(one.before)} to {_figure(one.after)}{others}"
 
 
 def _limit(one: BudgetCheck) -> str:

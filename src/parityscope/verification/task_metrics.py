@@ -19,6 +19,7 @@ from urllib.parse import unquote
 import numpy as np
 
 from parityscope.errors import ParityError
+from parityscope.plain_numbers import plain_number
 from parityscope.plugins import discover
 from parityscope.verification.intervals import States
 
@@ -174,10 +175,7 @@ def number_option(options: Mapping[str, str], key: str, default: float, *, least
         ParityError: it is not.
     """
     text = options.get(key, "")
-    try:
-        value = float(text) if text else default
-    except ValueError:
-        value = float("nan")
+    value = plain_number(text) if text else default
     if not value >= least:
         raise ParityError(f"{key}={text!r} is not a number of at least {least:g}", fix=f"write {key}={default:g}")
     return value

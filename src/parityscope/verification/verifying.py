@@ -10,7 +10,8 @@ from parityscope.records import Skip
 from parityscope.verification.budgets import check_budgets
 from parityscope.verification.judging import judge
 from parityscope.verification.latency import measure_latency, not_timed
-from parityscope.verification.output_errors import combiner, output_errors
+from parityscope.verification.lost_parts import lost_parts
+from parityscope.verification.output_errors import beside, combiner, output_errors
 from parityscope.verification.quantities import Kept, decisions_of, quantity, regressions, scored
 from parityscope.verification.records import OutputMeasurements, Verification
 from parityscope.verification.repeating import distinct
@@ -21,10 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    import numpy as np
+
     from parityscope.backends.recording import Progress
     from parityscope.case import Case
     from parityscope.records import Target
     from parityscope.verification.labels import Labels
+    from parityscope.verification.lost_parts import LostPart
     from parityscope.verification.output_errors import OutputErrors
     from parityscope.verification.records import Quantity
     from parityscope.verification.running import Recorded
@@ -88,7 +92,7 @@ def verify(
     task = _task(settings, reference, before, after, progress)
     budgets = [found for name in errors[1] for found in check_budgets(case.policy, errors[0][name], errors[1][name])]
     outputs = tuple(_measurements(errors[0][name], errors[1][name]) for name in errors[0])
-    judgement = judge([*task, *quantities], budgets, outputs)
+    judgement = judge([*task, *quantities], budgets, outputs, _lost(case, reference, before, after))
     skipped = [*case.inputs.skipped, *repeated]
     latency = None
     untimed = _untimed(targets, settings)
@@ -118,6 +122,19 @@ def verify(
         needed=judgement.needed,
         seconds=clock() - began,
     )
+
+
+def _lost(case: Case, reference: Recorded, before: Recorded, after: Recorded) -> list[LostPart]:
+    """Of each output the worst part that the repair lost, if it lost one."""
+
+    def samples(name: str) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray]]:
+        for index in case.inputs.indices:
+            held = reference.get(index)
+            first, second = (beside(case, name, held, side.get(index))[1] for side in (before, after))
+            yield reference.names[index], held[name], first, second
+
+    found = (lost_parts(value.name, samples(value.name)) for value in case.model.outputs)
+    return [one for one in found if one is not None]
 
 
 def _kept(before: OutputErrors, after: OutputErrors) -> Kept:

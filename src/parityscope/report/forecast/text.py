@@ -24,7 +24,11 @@ def as_text(document: Mapping[str, Any], *, width: int = 100, color: bool = Fals
 
 
 def _draw(console: Console, model: Mapping[str, Any]) -> None:
-    say(console, f"{model['symbol']} {model['label']}", "bold red" if model["lost"] else "bold green")
+    say(
+        console,
+        f"{model['symbol']} {model['label']}",
+        {"✕": "bold red", "✓": "bold green"}.get(model["symbol"], "bold yellow"),
+    )
     say(console, model["headline"], "bold")
     about = "" if model["profile"] == "none" else f", fusion as in {model['profile']}"
     say(console, f"{model['model']}: simulated on {model['inputs']}{about}", "dim")

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 
 __all__ = ["view"]
 
+_KEPT = {
+    False: "No output is predicted to be lost",
+    True: "No output is predicted to be lost, as far as could be judged",
+}
 _MINUS = "\N{MINUS SIGN}"
 _ROWS = 12  # rows of a table of the worst ones; the JSON holds all
 # Nearer than this many powers of two to the end of a range is worth a row (chosen: a factor of 16 between samples).
@@ -23,11 +27,12 @@ def view(document: Mapping[str, Any]) -> dict[str, Any]:
     """What is shown, in the order in which it is read."""
     formats = [_format(each, document) for each in document["formats"]]
     lost = [each["title"] for each in formats if each["lost"]]
+    unjudged = any(skip["asked"] for skip in document["skipped"])
     return {
         "lost": document["lost"],
         "headline": _headline(document),
-        "label": f"An output is lost in {', '.join(lost)}" if lost else "No output is predicted to be lost",
-        "symbol": "✕" if lost else "✓",
+        "label": f"An output is lost in {', '.join(lost)}" if lost else _KEPT[unjudged],
+        "symbol": "✕" if lost else "?" if unjudged else "✓",
         "model": clean(document["model"]["name"]),
         "inputs": _inputs(document["inputs"]),
         "findings": findings_in_words(document),
