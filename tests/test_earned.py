@@ -184,7 +184,7 @@ def test_whoever_ignores_the_end_of_children_gets_a_verdict(desk: Path) -> None:
         assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("mebibytes", [60, 200, 400])
+@pytest.mark.parametrize("mebibytes", [60, 200])
 def test_a_lack_of_memory_is_said(desk: Path, mebibytes: int) -> None:
     """Whatever it is that gets none: an import, a thread, a library that ends the process."""
     limited = f"ulimit -v {mebibytes << 10}; exec {sys.executable} -m parityscope compare m.onnx --inputs x.npz --candidate ort"
