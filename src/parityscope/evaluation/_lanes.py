@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parityscope.errors import ParityError
+from parityscope.evaluation.joining import RefusedError
+from parityscope.evaluation.sessions import NotAloneError
+from parityscope.evaluation.stretches import RANDOM, Stretch, alone_in, course_of, ranges_of
+from parityscope.evaluation.writing import Held, Taken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from parityscope.evaluation.joining import Joined
     from parityscope.evaluation.program import Program, Step
     from parityscope.evaluation.sessions import Sessions
+    from parityscope.evaluation.stretches import Course
     from parityscope.evaluation.worlds import World
 
 __all__ = ["Lane", "Shared"]
-
-_RANDOM = frozenset(
-    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
-)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -35,6 +37,7 @@ class Shared:
     _changed: dict[object, tuple[Any, Any]] = field(default_factory=dict)
     _drawn: dict[str, list[Any]] = field(default_factory=dict)
     _needed: dict[tuple[int, bool], frozenset[str]] = field(default_factory=dict)
+    _courses: dict[tuple[int, tuple[str, ...]], Course] = field(default_factory=dict)
 
     def watches(self, site: str) -> bool:
         """Whether somebody looks at `site`."""
@@ -42,7 +45,7 @@ class Shared:
 
     def run(self, step: Step, inputs: list[Any], captured: list[Any], program: Program) -> list[Any]:
         """What `step` gives on these inputs, computed once for all who ask in one round."""
-        if step.op_type in _RANDOM:
+        if step.op_type in RANDOM:
             if step.key not in self._drawn:
                 self._drawn[step.key] = self.sessions.run(step, inputs, program, captured)
             return self._drawn[step.key]
@@ -53,6 +56,30 @@ class Shared:
             # The inputs are kept beside the results, or another array might get the place in memory that tells them apart.
             found = self._computed[key] = ((inputs, captured), results)
         return found[1]
+
+    def run_joined(self, joined: Joined, values: Sequence[Any]) -> list[Any]:
+        """What a stretch gives on these values, computed once for all who ask in one round."""
+        key = (id(joined), *map(id, values))
+        found = self._computed.get(key)
+        if found is None:
+            found = self._computed[key] = ((values, joined), joined.run(values))
+        return found[1]
+
+    def course(self, lanes: Sequence[Lane]) -> Course:
+        """The way that lanes of one program take through it, the same at every iteration and for every sample."""
+        program = lanes[0].program
+        place = (id(program), tuple(lane.world.name for lane in lanes))
+        if place not in self._courses:
+            needed = frozenset().union(*(lane.needed for lane in lanes))
+            worlds = [lane.world for lane in lanes]
+            together = ranges_of(program, self.sessions.together.get(program, {}))
+            alone = alone_in(program, self.watch, worlds)
+            kept = self.sessions.courses.setdefault(program, {})
+            key = (needed, self.watch, alone, together)
+            if key not in kept:
+                kept[key] = course_of(program, needed, self.watch, alone, together)
+            self._courses[place] = kept[key]
+        return self._courses[place]
 
     def change(self, change: Callable[[np.ndarray], np.ndarray], value: Any) -> Any:
         """The changed value, computed once for all who ask in one round."""
@@ -71,6 +98,11 @@ class Shared:
             self._needed[place] = _needed(program, self.watch, within=within)
         return self._needed[place]
 
+    def begin_again(self) -> None:
+        """Steps are put together differently from here on."""
+        self.forget()
+        self._courses.clear()
+
     def forget(self) -> None:
         """Ends the round."""
         self._computed.clear()
@@ -85,7 +117,8 @@ class Lane:
     gave. `steered` are the steps whose inputs are changed, `raw` the sites that registers are read of, `needed` the keys of
     the steps to execute, `changed` the sites and keys where the world changes something, `position` the index of the next step.
     `recent` steps were executed in this round; `late` values have no reader here any more, but the leader may. `types` is the
-    lane of the first world, for one that follows another.
+    lane of the first world, for one that follows another; `course` the stretches it goes by, `passing` the one that it
+    runs step by step, and `elements` what it gave of that.
     """
 
     world: World
@@ -100,9 +133,12 @@ class Lane:
     needed: frozenset[str] = frozenset()
     changed: frozenset[str] = frozenset()
     position: int = 0
-    recent: list[Step] = field(default_factory=list)
+    recent: list[Step | Stretch] = field(default_factory=list)
     late: set[str] = field(default_factory=set)
     types: Lane | None = None
+    course: Course | None = None
+    passing: Stretch | None = None
+    elements: int = 0
 
     @classmethod
     def start(cls, world: World, feeds: Mapping[str, np.ndarray], shared: Shared) -> Lane:
@@ -147,8 +183,18 @@ class Lane:
         if not step.bodies or self.world.follows:
             return False
         watched = self.shared.watch is not None and not step.inner.isdisjoint(self.shared.watch)
+        if watched or not self._changes_inside(step):
+            return watched
+        return self.shared.sessions.joins.find(self.world, self.program, self._alone(step), self.raw) is None
+
+    def _alone(self, step: Step) -> Stretch:
+        if self.course is None:
+            raise ValueError("a lane takes its course before it runs")
+        return self.course.alone[step.key]
+
+    def _changes_inside(self, step: Step) -> bool:
         borders = any(step.key == key for key, _, _ in self.world.given_back)
-        return watched or borders or not step.inner.isdisjoint(self.changed)
+        return borders or not step.inner.isdisjoint(self.changed)
 
     def given_back(self, step: Step, body: str, inner: Lane) -> list[Any]:
         """What the body called `body` of `step` gives back, as `inner` has it."""
@@ -159,18 +205,33 @@ class Lane:
             found.append(value if change is None else self.shared.change(change, value))
         return found
 
-    def until(self, step: Step) -> Iterator[Step]:
-        """The steps to execute next, up to the one that gives what `step` gives."""
+    def until(self, step: Step, leader: Lane) -> Iterator[Step]:
+        """The steps to execute next, up to the one that gives what `step` of the leader gives.
+
+        Stretches that run as one are behind it. A lane of another course than the leader's stops before a stretch that it would
+        have to leave in the middle: nobody looks at anything in there.
+        """
         mine = self.program.steps_of.get(step.key)
-        if mine is None or mine.index < self.position:
-            return
-        while self.position <= mine.index:
-            yield from self._next()
+        if mine is not None:
+            yield from self._up_to(mine.index, stops=self.course is not leader.course)
 
     def rest(self) -> Iterator[Step]:
         """The steps that are left."""
-        while self.position < len(self.program.steps):
+        yield from self._up_to(len(self.program.steps) - 1)
+
+    def _up_to(self, index: int, *, stops: bool = False) -> Iterator[Step]:
+        while self.position <= index:
+            stretch = None if self.course is None else self.course.starting.get(self.position)
+            if stretch is not None:
+                if stops and stretch.index > index:
+                    return
+                if stretch.index <= index and self.jump(stretch):
+                    continue
+                self.passing, self.elements = stretch, 0
             yield from self._next()
+            if self.passing is not None and self.position > self.passing.index:
+                self.shared.sessions.joins.passed(self.world, self.passing, self.elements)
+                self.passing = None
 
     def inputs_of(self, step: Step, source: Lane | None = None) -> list[Any]:
         """What a step takes: a value for each input, None where one is left out."""
@@ -188,11 +249,63 @@ class Lane:
         if instead is not None:
             self.finish(step, list(instead(inputs)))
             return
+        if step.bodies and source is self and self._changes_inside(step):
+            self._run_written(step, inputs)
+            return
         captured = [self._read(name, source) for name in step.captured]
         if source is not self and any(value is None for name, value in zip(step.inputs, inputs, strict=True) if name):
             self.computed = {}  # the world that is followed has no such value
             return
         self.finish(step, self.shared.run(step, inputs, captured, self.program))
+
+    def _run_written(self, step: Step, inputs: Sequence[Any]) -> None:
+        """Control flow in which the world changes something, as one node with the changes written into its bodies."""
+        joined = self.shared.sessions.joins.find(self.world, self.program, self._alone(step), self.raw)
+        if joined is None:
+            raise ValueError(f"{step.key} was to be opened")
+        values = [
+            inputs[what.index] if isinstance(what, Taken) else self._fed(what) for what in joined.written.fed.values()
+        ]
+        try:
+            results = iter(self.shared.run_joined(joined, values))
+        except RefusedError as error:
+            raise _not_together(self.program, (step,), error) from error
+        self.finish(step, [next(results) if name else None for name in step.outputs])
+
+    def jump(self, stretch: Stretch) -> bool:
+        """Runs a stretch as one, if it is worth it: then it is behind this lane."""
+        partly = any(step.key not in self.needed for step in stretch.parts)
+        if self.position > stretch.parts[0].index or (partly and not stretch.fixed):
+            return False
+        joined = self.shared.sessions.joins.find(self.world, self.program, stretch, self.raw)
+        if joined is None:
+            if stretch.fixed:
+                raise _not_together(
+                    self.program, stretch.parts, "a value in it is changed in a way that takes it apart"
+                )
+            return False
+        try:
+            found = self.shared.run_joined(joined, [self._fed(what) for what in joined.written.fed.values()])
+        except RefusedError as error:
+            if stretch.fixed:
+                raise _not_together(self.program, stretch.parts, error) from error
+            self.shared.sessions.joins.refused(self.world, stretch)
+            return False
+        self.computed = {}
+        for what, value in zip(joined.written.given, found, strict=True):
+            if what.register or what.site in self.raw:
+                self.registers[what.site] = value
+            if not what.register and what.site not in self.world.given:
+                self.stored[what.site] = value
+        self.position = stretch.index + 1
+        self.recent.append(stretch)
+        return True
+
+    def _fed(self, what: Any) -> Any:
+        """What a stretch is fed."""
+        if isinstance(what, Held):
+            return what.array if what.change is None else self.shared.sessions.weights.changed(what.array, what.change)
+        return self.register(what.site) if what.register else self._read(what.site, self)
 
     def finish(self, step: Step, results: list[Any]) -> None:
         """Stores what a step gave."""
@@ -201,6 +314,7 @@ class Lane:
             if site:
                 self.computed[site] = value
                 self._store(site, value)
+                self.elements += value.size if isinstance(value, np.ndarray) else 0
 
     def free(self, leader: Lane, step: Step) -> None:
         """Drops what nobody reads any more, now that `step` of the leader is over."""
@@ -275,6 +389,14 @@ class Lane:
         array = self.program.constants[name]
         change = self.world.stored.get(name)
         return array if change is None else self.shared.sessions.weights.changed(array, change)
+
+
+def _not_together(program: Program, parts: Sequence[Step], error: object) -> NotAloneError:
+    names = f"{parts[0].op_type} {parts[0].node.name or parts[0].key!r}"
+    if len(parts) > 1:
+        names = f"{len(parts)} nodes from {names} to {parts[-1].node.name or parts[-1].key!r}"
+    problem = f"ONNX Runtime cannot run {names}: {error}"
+    return NotAloneError(problem, program, parts[0].index, parts[-1].index, parts[0].key)
 
 
 def _as_value(fed: Any) -> Any:

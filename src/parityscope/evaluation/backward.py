@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from parityscope.evaluation.sessions import declared, open_message, tensor_message
+from parityscope.evaluation.kernels import declared, open_message, tensor_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from parityscope.errors import ParityError
 from parityscope.evaluation._lanes import Lane, Shared
 from parityscope.evaluation.control_flow import run_control
-from parityscope.evaluation.sessions import Sessions
+from parityscope.evaluation.sessions import NotAloneError, Sessions
+from parityscope.evaluation.stretches import widen
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -90,8 +91,20 @@ def evaluate(
         raise ParityError(
             f"the graph has no value {lost[0]!r}", fix="ask for the names that parityscope localize prints"
         )
-    lanes = [Lane.start(world, feeds, shared) for world in worlds]
-    yield from run_lanes(lanes, shared, ())
+    told: set[tuple[tuple[int, ...], str]] = set()
+    while True:
+        lanes = [Lane.start(world, feeds, shared) for world in worlds]
+        try:
+            for moment in run_lanes(lanes, shared, ()):
+                if told.issuperset((moment.iteration, site) for site in moment.sites):
+                    continue  # from before the steps were put together differently
+                told.update((moment.iteration, site) for site in moment.sites)
+                yield moment
+        except NotAloneError as refused:
+            widen(shared.sessions.together.setdefault(refused.program, {}), refused)
+            shared.begin_again()
+        else:
+            return
 
 
 def run_worlds(
@@ -119,26 +132,29 @@ def run_lanes(lanes: Sequence[Lane], shared: Shared, iteration: tuple[int, ...])
     before = tuple(site for site in (*leader.program.inputs, *leader.program.constants) if shared.watches(site))
     if before and shared.watch is not None:
         yield Moment(step=None, sites=before, iteration=iteration, lanes=named)
-    for step in leader.program.steps:
-        if step.key not in leader.needed:
-            continue
-        opened: list[tuple[Lane, Step]] = []
-        for lane in lanes:
-            for each in lane.until(step):
-                if not lane.opens(each):
-                    lane.execute(each, named)
-                elif each.key == step.key:
-                    opened.append((lane, each))
-                else:
-                    yield from run_control([(lane, each)], shared, iteration, run_lanes)
-        if opened:
-            yield from run_control(opened, shared, iteration, run_lanes)
-        sites = tuple(site for site in step.outputs if site and shared.watches(site))
-        if sites and (shared.watch is not None or leader.outer is None):
-            yield Moment(step=step, sites=sites, iteration=iteration, lanes=named)
-        shared.forget()
-        for lane in lanes:
-            lane.free(leader, step)
+    _take_courses(lanes, shared)
+    for stretch in () if leader.course is None else leader.course.stretches:
+        several = len(stretch.parts) > 1
+        behind = [lane for lane in lanes if lane.course is leader.course and lane.jump(stretch)] if several else []
+        whole = len(behind) == len(lanes) and not stretch.fixed
+        for step in stretch.parts[-1:] if whole else stretch.parts:
+            opened: list[tuple[Lane, Step]] = []
+            for lane in lanes:
+                for each in () if lane in behind else lane.until(step, leader):
+                    if not lane.opens(each):
+                        lane.execute(each, named)
+                    elif each.key == step.key:
+                        opened.append((lane, each))
+                    else:
+                        yield from run_control([(lane, each)], shared, iteration, run_lanes)
+            if opened:
+                yield from run_control(opened, shared, iteration, run_lanes)
+            sites = tuple(site for site in step.outputs if site and shared.watches(site))
+            if sites and (shared.watch is not None or leader.outer is None):
+                yield Moment(step=step, sites=sites, iteration=iteration, lanes=named)
+            shared.forget()
+            for lane in lanes:
+                lane.free(leader, step)
     for lane in lanes:
         for each in lane.rest():
             if lane.opens(each):
@@ -146,3 +162,13 @@ def run_lanes(lanes: Sequence[Lane], shared: Shared, iteration: tuple[int, ...])
             else:
                 lane.execute(each, named)
         shared.forget()
+
+
+def _take_courses(lanes: Sequence[Lane], shared: Shared) -> None:
+    """Gives each lane the course that it and all others of its program take."""
+    programs = {id(lane.program): lane.program for lane in lanes}
+    for program in programs.values():
+        those = [lane for lane in lanes if lane.program is program]
+        course = shared.course(those)
+        for lane in those:
+            lane.course = course

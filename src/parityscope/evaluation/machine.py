@@ -4,13 +4,45 @@ from __future__ import annotations
 
 import functools
 import os
+from dataclasses import dataclass
 
-__all__ = ["share_memory", "usable_cores"]
+__all__ = ["Threads", "share_memory", "usable_cores"]
 
 
 def usable_cores() -> int:
     """The processors that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+_POOLS = 32  # chosen: sessions with threads of their own; a network has fewer kinds of heavy nodes, as a rule
+_HEAVY, _LIGHT = (
+    1 << 14,
+    1 << 18,
+)  # elements, chosen: with fewer a second thread gains nothing in a product, and elsewhere
+
+
+@dataclass(slots=True)
+class Threads:
+    """How many threads sessions get: `number` each while fewer than `pools` have any of their own, then the caller's alone.
+
+    One pool for all would be simpler, but ONNX Runtime then refuses every other session of the process that asks for
+    threads of its own, whoever opens it.
+    """
+
+    number: int
+    pools: int = _POOLS
+    given: int = 0
+
+    def take(self, elements: int, *, heavy: bool) -> int:
+        """The threads of a session that is opened now, and reads so many elements."""
+        if self.number < 2 or self.given >= self.pools or elements < (_HEAVY if heavy else _LIGHT):
+            return 1
+        self.given += 1
+        return self.number
+
+    def give_back(self, threads: int) -> None:
+        """A session with so many was closed."""
+        self.given -= threads > 1
 
 
 @functools.cache

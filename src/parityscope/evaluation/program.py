@@ -67,13 +67,14 @@ class Step:
         yield from self.captured
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class Program:
     """Steps in topological order.
 
     `inputs` are the sites that are fed, `outputs` those that are given back. `constants` holds the arrays of weights by
     site, `sites` the site of each value, `last_reader` the index of the last step that reads a value (its outputs are
-    read by whoever gave the program, `len(steps)`), and `steps_of` the step that gives each site.
+    read by whoever gave the program, `len(steps)`), `steps_of` the step that gives each site, and `types` the element type of
+    each, in bodies too, as far as the graph tells it.
     """
 
     steps: tuple[Step, ...]
@@ -85,6 +86,7 @@ class Program:
     steps_of: Mapping[str, Step]
     opsets: Mapping[str, int]
     ir_version: int
+    types: Mapping[str, ir.DataType | None]
 
     @property
     def inner(self) -> frozenset[str]:
@@ -167,6 +169,7 @@ class _Compiler:
         self.opsets = opsets
         self.ir_version = ir_version
         self.sites: dict[ir.Value, str] = {}
+        self.types: dict[str, ir.DataType | None] = {}
         self.taken: set[str] = set()
 
     def program(self, graph: ir.Graph, scope: str) -> Program:
@@ -197,6 +200,7 @@ class _Compiler:
             steps_of={name: step for step in steps for name in step.outputs if name},
             opsets=self.opsets,
             ir_version=self.ir_version,
+            types=self.types,
         )
 
     def _step(self, node: ir.Node, index: int, scope: str) -> Step:
@@ -221,7 +225,9 @@ class _Compiler:
             outputs=outputs,
             captured=captured,
             bodies=programs,
-            inner=frozenset().union(*({*one.steps_of, *one.inputs, *one.inner} for one in programs.values())),
+            inner=frozenset().union(
+                *({*one.steps_of, *one.inputs, *one.constants, *one.inner} for one in programs.values())
+            ),
         )
 
     def _kind(self, node: ir.Node) -> bytes:
@@ -244,6 +250,7 @@ class _Compiler:
             name, number = f"{scope}{value.name}#{number}", number + 1
         self.taken.add(name)
         self.sites[value] = name
+        self.types[name] = value.dtype
         return name
 
 

@@ -57,7 +57,7 @@ class Replaced:
         return self.array
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class World:
     """One way to compute a program.
 

@@ -1,0 +1,170 @@
+"""The evaluator itself: stretches, what is written into them, control flow, types, chance, sessions and threads."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+from onnx import numpy_helper, parser
+
+from parityscope.arithmetic.simulation import arrange
+from parityscope.errors import ParityError
+from parityscope.evaluation.evaluating import evaluate, run_world, run_worlds
+from parityscope.evaluation.program import Program, compile_program
+from parityscope.evaluation.rounding import Rounding
+from parityscope.evaluation.sessions import Sessions
+from parityscope.evaluation.simulating import simulated_world
+from parityscope.evaluation.worlds import World
+
+_RANDOM = np.random.default_rng(7)
+
+
+def _model(text: str, **weights: np.ndarray) -> ir.Model:
+    proto = parser.parse_model(text)
+    proto.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in weights.items())
+    return ir.from_proto(proto)
+
+
+def _program(text: str, **weights: np.ndarray) -> Program:
+    return compile_program(_model(text, **weights))
+
+
+def _layers(count: int) -> ir.Model:
+    """Layers of four small nodes each."""
+    body = "".join(
+        f"m{at} = MatMul(y{at}, w{at}) s{at} = Sub(m{at}, b{at}) t{at} = Tanh(s{at}) y{at + 1} = Mul(t{at}, s{at})"
+        for at in range(count)
+    )
+    weights = {f"w{at}": _RANDOM.standard_normal((8, 8)).astype(np.float32) for at in range(count)}
+    weights |= {f"b{at}": _RANDOM.standard_normal(8).astype(np.float32) for at in range(count)}
+    text = f'<ir_version: 8, opset_import: ["" : 17]> g (float[2,8] y0) => (float[2,8] y{count}) {{ {body} }}'
+    return _model(text, **weights)
+
+
+_INPUT = _RANDOM.standard_normal((2, 8)).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", ["f16", "bf16"])
+def test_stretches_give_what_their_steps_give(name: str) -> None:
+    plain = World(name="plain", program=compile_program(_layers(20)))
+    low = simulated_world("low", arrange(_layers(20), name))
+    sessions = Sessions()
+    passes = [run_worlds([plain, low], {"y0": _INPUT}, ["y12", "y20"], sessions) for _ in range(4)]
+    assert len(sessions.joins) > 2
+    for later in passes[1:]:
+        for world in (0, 1):
+            for site in ("y12", "y20"):
+                np.testing.assert_array_equal(passes[0][world][site], later[world][site])
+    assert not np.array_equal(passes[0][0]["y20"], passes[0][1]["y20"])
+
+
+def test_what_somebody_watches_or_changes_is_in_no_stretch() -> None:
+    program = compile_program(_layers(6))
+    sessions = Sessions()
+    plain, moved = World(name="plain", program=program), World(name="moved", program=program, instead={"t3": _nothing})
+    for _ in range(4):
+        moments = list(evaluate([plain, moved], {"y0": _INPUT}, ["s2", "y6"], sessions))
+        assert [moment.sites for moment in moments] == [("s2",), ("y6",)]
+    found = run_worlds([plain, moved], {"y0": _INPUT}, ["s3", "t3", "y6"], sessions)
+    np.testing.assert_array_equal(found[0]["s3"], found[1]["s3"])
+    assert not found[1]["t3"].any()
+    assert found[0]["t3"].any()
+
+
+def _nothing(inputs: object) -> list[np.ndarray]:
+    del inputs
+    return [np.zeros((2, 8), np.float32)]
+
+
+def test_large_tensors_stay_out_of_stretches() -> None:
+    text = (
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[n] x) => (float[n] z) { y = Tanh(x) w = Exp(y) z = Relu(w) }'
+    )
+    world, sessions = World(name="plain", program=_program(text)), Sessions()
+    for _ in range(4):
+        run_world(world, {"x": np.ones(1 << 15, np.float32)}, ["z"], sessions)
+    assert not len(sessions.joins)
+    again = World(name="again", program=world.program)
+    for _ in range(4):
+        run_world(again, {"x": np.ones(8, np.float32)}, ["z"], sessions)
+    assert len(sessions.joins) == 1
+
+
+_LOOP = """<ir_version: 8, opset_import: ["" : 19]> g (int64 count, float[4] x) => (float[4] last, float[n,4] every)
+{
+  go = Constant <value = bool {1}> ()
+  last, every = Loop (count, go, x) <body = b (int64 i, bool c, float[4] before) => (bool on, float[4] after, float[4] seen)
+  {
+    half = Constant <value = float {0.7}> ()
+    scaled = Mul (before, half)
+    after = Sub (scaled, x)
+    seen = Tanh (after)
+    on = Identity (c)
+  }>
+}"""
+
+
+@pytest.mark.parametrize("name", ["tf32", "f16", "bf16"])
+def test_a_loop_in_which_a_world_rounds_runs_as_one_node(name: str) -> None:
+    found = arrange(_model(_LOOP), name if name != "tf32" else "f16", bounded=name != "tf32")
+    feeds = {"count": np.array(9), "x": _RANDOM.standard_normal(4).astype(np.float32)}
+    sessions = Sessions()
+    low = simulated_world("low", found)
+    whole = run_world(low, feeds, ["last", "every"], sessions)
+    assert len(sessions) == 1
+    apart = run_world(low, feeds, ["last", "every", "scaled"], sessions)
+    assert len(sessions) > 1
+    for site in ("last", "every"):
+        np.testing.assert_array_equal(whole[site], apart[site])
+    exact = run_world(World(name="plain", program=compile_program(found.model)), feeds, ["last"])
+    assert not np.array_equal(exact["last"], whole["last"])
+
+
+_IDENTITIES = """<ir_version: 9, opset_import: ["" : 19]>
+g (float[n] x) => (float[n] z) <float[n] y> { y = Identity(x) w = Identity(y) z = Identity(w) }"""
+
+
+def test_rounding_in_a_session_is_the_compiled_loops() -> None:
+    bits = np.concatenate([np.arange(0, 1 << 32, 65521, dtype=np.uint64), [0x80000000, 0x7F800000, 0xFF800000]])
+    array = bits.astype(np.uint32).view(np.float32)
+    for name in ("f16", "bf16"):
+        rounding = Rounding(name)
+        world = World(name="low", program=_program(_IDENTITIES), stored={"y": rounding})
+        sessions = Sessions()
+        for size in (4, 4, array.size):  # small tensors open the stretch, in which large ones are then run
+            found = run_world(world, {"x": array[:size]}, ["z"], sessions)["z"]
+        assert len(sessions.joins) == 1
+        np.testing.assert_array_equal(found, rounding(array))
+    number = np.isfinite(array) & (np.abs(array) >= 2.0**-126) & (np.abs(array) < 2.0**113)
+    split = World(name="low", program=_program(_IDENTITIES), stored={"y": Rounding("tf32")})
+    for _ in range(3):
+        found = run_world(split, {"x": array[number][:64]}, ["z"], sessions)["z"]
+    np.testing.assert_array_equal(found, Rounding("tf32")(array[number][:64]))
+
+
+_OPTIONAL = """<ir_version: 8, opset_import: ["" : 15]> g (float[3] x) => (float[3] z)
+{
+  y = Tanh (x)
+  held = Optional (y)
+  there = OptionalGetElement (held)
+  z = Exp (there)
+}"""
+
+
+def test_a_node_that_cannot_run_alone_runs_in_the_smallest_stretch_that_can() -> None:
+    world, sessions = World(name="plain", program=_program(_OPTIONAL)), Sessions()
+    x = np.array([0.1, -2.0, 3.0], np.float32)
+    moments = list(evaluate([world], {"x": x}, ["y", "z"], sessions))
+    assert [moment.sites for moment in moments] == [("y",), ("z",)]
+    assert list(sessions.together[world.program].values()) in ([0], [1])
+    np.testing.assert_array_equal(
+        run_world(world, {"x": x}, ["z"], sessions)["z"], run_world(world, {"x": x}, ["z"])["z"]
+    )
+    expected = np.exp(np.tanh(x))
+    np.testing.assert_allclose(run_world(world, {"x": x}, ["z"], sessions)["z"], expected, rtol=1e-6)
+
+
+def test_a_node_that_nothing_can_run_is_named() -> None:
+    text = '<ir_version: 8, opset_import: ["" : 17, "shop" : 1]> g (float[3] x) => (float[3] z) { y = Tanh(x) z = shop.Own(y) }'
+    with pytest.raises(ParityError, match="Own"):
+        run_world(World(name="plain", program=_program(text)), {"x": np.zeros(3, np.float32)}, ["z"])
