@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -168,3 +170,135 @@ def test_a_node_that_nothing_can_run_is_named() -> None:
     text = '<ir_version: 8, opset_import: ["" : 17, "shop" : 1]> g (float[3] x) => (float[3] z) { y = Tanh(x) z = shop.Own(y) }'
     with pytest.raises(ParityError, match="Own"):
         run_world(World(name="plain", program=_program(text)), {"x": np.zeros(3, np.float32)}, ["z"])
+
+
+_COUNTING = """<ir_version: 8, opset_import: ["" : 19]>
+g (int64 count, float limit, float[4] x) => (float[4] last, float[n,4] every)
+{
+  go = Constant <value = bool {1}> ()
+  last, every = Loop (count, go, x) <body = b (int64 i, bool c, float[4] before) => (bool on, float[4] after, float[4] seen)
+  {
+    number = Cast <to = 1> (i)
+    after = Add (before, number)
+    on = Less (number, limit)
+    seen = Tanh (after)
+  }>
+}"""
+
+
+@pytest.mark.parametrize(("count", "limit", "rounds"), [(700, 1e9, 700), (700, 300.0, 301), (0, 5.0, 0)])
+def test_a_loop_is_looked_into_some_iterations_at_a_time(count: int, limit: float, rounds: int) -> None:
+    program = _program(_COUNTING)
+    feeds = {"count": np.array(count), "limit": np.array(limit, np.float32), "x": np.zeros(4, np.float32)}
+    worlds = [World(name="plain", program=program), World(name="more", program=program, feeds={"x": _INPUT[0, :4]})]
+    sessions = Sessions()
+    seen = []
+    for moment in evaluate(worlds, feeds, ["last", "every", "after", "number"], sessions):
+        if moment.iteration:
+            seen.append((moment.iteration[0], moment.sites))
+            number = moment.iteration[0]
+            if moment.sites == ("after",):
+                np.testing.assert_array_equal(moment.stored("plain", "after"), [number * (number + 1) // 2] * 4)
+        else:
+            whole = run_worlds(worlds, feeds, ["last", "every"])
+            for world, values in zip(worlds, whole, strict=True):
+                for site in moment.sites:
+                    np.testing.assert_array_equal(moment.stored(world.name, site), values[site])
+    assert seen == [(at, sites) for at in range(rounds) for sites in (("number",), ("after",))]
+    assert len(sessions) < 8
+
+
+_SCANNING = """<ir_version: 8, opset_import: ["" : 19]> g (float[2] x, float[9,2] rows) => (float[2] last, float[2,9] every)
+{
+  last, every = Scan <num_scan_inputs = 1, scan_input_directions = [1], scan_output_axes = [1], scan_output_directions = [1],
+  body = b (float[2] before, float[2] row) => (float[2] after, float[2] seen)
+  {
+    after = Sub (row, before)
+    seen = Tanh (after)
+  }> (x, rows)
+}"""
+
+
+def test_a_scan_backwards_is_looked_into() -> None:
+    rows, x = _RANDOM.standard_normal((9, 2)).astype(np.float32), np.ones(2, np.float32)
+    world = World(name="plain", program=_program(_SCANNING))
+    found, state = {}, x
+    for moment in evaluate([world], {"x": x, "rows": rows}, ["after", "every", "last"]):
+        if moment.iteration:
+            state = rows[8 - moment.iteration[0]] - state
+            np.testing.assert_array_equal(moment.stored("plain", "after"), state)
+        else:
+            found.update({site: moment.stored("plain", site) for site in moment.sites})
+    np.testing.assert_array_equal(found["last"], state)
+    np.testing.assert_array_equal(found["every"], run_world(world, {"x": x, "rows": rows}, ["every"])["every"])
+    assert found["every"].shape == (2, 9)
+
+
+_CHANCE = """<ir_version: 8, opset_import: ["" : 19]> g (int64 count, float[4] x) => (float[4] last, float[4] y)
+{
+  drawn = RandomNormal <shape = [4]> ()
+  y = Add (x, drawn)
+  go = Constant <value = bool {1}> ()
+  last = Loop (count, go, x) <body = b (int64 i, bool c, float[4] before) => (bool on, float[4] after)
+  {
+    inner = RandomNormal <shape = [4]> ()
+    after = Add (before, inner)
+    on = Identity (c)
+  }>
+}"""
+
+
+def test_chance_falls_once_for_all_worlds_and_anew_at_each_iteration() -> None:
+    program = _program(_CHANCE)
+    ones = np.ones(4, np.float32)
+    worlds = [World(name="plain", program=program), World(name="more", program=program, feeds={"x": ones})]
+    feeds = {"count": np.array(3), "x": np.zeros(4, np.float32)}
+    inner = []
+    found: dict[str, list[np.ndarray]] = {}
+    for moment in evaluate(worlds, feeds, ["y", "last", "inner"]):
+        values = [moment.stored(world.name, moment.sites[0]) for world in worlds]
+        if moment.sites == ("inner",):
+            np.testing.assert_array_equal(values[0], values[1])
+            inner.append(values[0])
+        else:
+            found[moment.sites[0]] = values
+    for plain, more in found.values():
+        np.testing.assert_allclose(more - plain, ones, atol=1e-5)
+    assert len(inner) == 3
+    assert not np.array_equal(inner[0], inner[1])
+    np.testing.assert_allclose(found["last"][0], sum(inner), atol=1e-5)
+
+
+def test_worlds_that_part_in_a_branch_or_a_number_of_iterations_are_told() -> None:
+    program = _program(_COUNTING)
+    feeds = {"count": np.array(5), "limit": np.array(1e9, np.float32), "x": np.zeros(4, np.float32)}
+    short = World(name="short", program=program, feeds={"count": np.array(2)})
+    notes: list[str] = []
+    told = [
+        (moment.iteration[0], moment.stored("short", "after") is None)
+        for moment in evaluate([World(name="plain", program=program), short], feeds, ["after"], notes=notes)
+    ]
+    assert told == [(0, False), (1, False), (2, True), (3, True), (4, True)]
+    assert notes == ["last: short end after 2 iterations, others go on"]
+
+
+def _threads() -> int:
+    return sum(1 for _ in Path("/proc/self/task").iterdir())
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc")
+def test_few_sessions_have_threads_of_their_own_and_few_are_kept() -> None:
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[n] x) => (float[n] y) { y = LeakyRelu <alpha = %s> (x) }'
+    programs = [_program(text % (0.001 * at)) for at in range(1, 60)]
+    sessions = Sessions(threads=3, limit=20)
+    sessions.run(programs[0].steps[0], [np.ones(1 << 18, np.float32)], programs[0])
+    before = _threads()
+    for program in programs[1:]:
+        sessions.run(program.steps[0], [np.ones(1 << 18, np.float32)], program)
+    assert len(sessions) == 20
+    assert _threads() <= before + 2 * 20
+    many = Sessions(threads=3)
+    before = _threads()
+    for program in programs:
+        many.run(program.steps[0], [np.ones(1 << 18, np.float32)], program)
+    assert _threads() <= before + 2 * 32

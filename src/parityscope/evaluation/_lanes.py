@@ -10,8 +10,9 @@ import numpy as np
 
 from parityscope.errors import ParityError
 from parityscope.evaluation.joining import RefusedError
+from parityscope.evaluation.program import RANDOM
 from parityscope.evaluation.sessions import NotAloneError
-from parityscope.evaluation.stretches import RANDOM, Stretch, alone_in, course_of, ranges_of
+from parityscope.evaluation.stretches import Stretch, alone_in, course_of, ranges_of
 from parityscope.evaluation.writing import Held, Taken
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Shared:
     notes: list[str]
     _computed: dict[object, tuple[Any, list[Any]]] = field(default_factory=dict)
     _changed: dict[object, tuple[Any, Any]] = field(default_factory=dict)
-    _drawn: dict[str, list[Any]] = field(default_factory=dict)
+    _drawn: dict[tuple[str, tuple[int, ...]], list[Any]] = field(default_factory=dict)
     _needed: dict[tuple[int, bool], frozenset[str]] = field(default_factory=dict)
     _courses: dict[tuple[int, tuple[str, ...]], Course] = field(default_factory=dict)
 
@@ -43,12 +44,15 @@ class Shared:
         """Whether somebody looks at `site`."""
         return self.watch is None or site in self.watch
 
-    def run(self, step: Step, inputs: list[Any], captured: list[Any], program: Program) -> list[Any]:
-        """What `step` gives on these inputs, computed once for all who ask in one round."""
+    def run(
+        self, step: Step, inputs: list[Any], captured: list[Any], program: Program, iteration: tuple[int, ...]
+    ) -> list[Any]:
+        """What `step` gives on these inputs, computed once for all who ask in one round; chance falls once for all worlds."""
         if step.op_type in RANDOM:
-            if step.key not in self._drawn:
-                self._drawn[step.key] = self.sessions.run(step, inputs, program, captured)
-            return self._drawn[step.key]
+            place = (step.key, iteration)
+            if place not in self._drawn:
+                self._drawn[place] = self.sessions.run(step, inputs, program, captured)
+            return self._drawn[place]
         key = (step.kind, *map(id, inputs), *map(id, captured))
         found = self._computed.get(key)
         if found is None:
@@ -136,6 +140,7 @@ class Lane:
     recent: list[Step | Stretch] = field(default_factory=list)
     late: set[str] = field(default_factory=set)
     types: Lane | None = None
+    iteration: tuple[int, ...] = ()
     course: Course | None = None
     passing: Stretch | None = None
     elements: int = 0
@@ -150,12 +155,17 @@ class Lane:
         lane.enter({name: _as_value(fed[name]) for name in world.program.inputs if name in fed})
         return lane
 
-    def inside(self, body: Program, feeds: Mapping[str, Any]) -> Lane:
+    def inside(self, body: Program, feeds: Mapping[str, Any], iteration: tuple[int, ...]) -> Lane:
         """A lane at the beginning of a body."""
         lane = Lane(world=self.world, program=body, shared=self.shared, outer=self, changed=self.changed)
+        lane.iteration = iteration
         lane.steered, lane.raw = self.steered, self.raw
         lane.enter(feeds)
         return lane
+
+    def inside_rows(self, body: Program) -> Lane:
+        """A lane in a body of which somebody else computes the values."""
+        return Lane(world=self.world, program=body, shared=self.shared, outer=self, changed=self.changed)
 
     def enter(self, feeds: Mapping[str, Any]) -> None:
         """Takes what is fed, and finds which steps are needed."""
@@ -183,9 +193,13 @@ class Lane:
         if not step.bodies or self.world.follows:
             return False
         watched = self.shared.watch is not None and not step.inner.isdisjoint(self.shared.watch)
-        if watched or not self._changes_inside(step):
-            return watched
+        if watched or step.has_random or not self._changes_inside(step):
+            return watched or step.has_random
         return self.shared.sessions.joins.find(self.world, self.program, self._alone(step), self.raw) is None
+
+    def whole_inside(self, step: Step) -> bool:
+        """Whether nothing is given from elsewhere, or computed in another way, inside a step's bodies."""
+        return step.inner.isdisjoint(self.world.given) and step.inner.isdisjoint(self.world.instead)
 
     def _alone(self, step: Step) -> Stretch:
         if self.course is None:
@@ -256,7 +270,7 @@ class Lane:
         if source is not self and any(value is None for name, value in zip(step.inputs, inputs, strict=True) if name):
             self.computed = {}  # the world that is followed has no such value
             return
-        self.finish(step, self.shared.run(step, inputs, captured, self.program))
+        self.finish(step, self.shared.run(step, inputs, captured, self.program, self.iteration))
 
     def _run_written(self, step: Step, inputs: Sequence[Any]) -> None:
         """Control flow in which the world changes something, as one node with the changes written into its bodies."""
@@ -264,7 +278,7 @@ class Lane:
         if joined is None:
             raise ValueError(f"{step.key} was to be opened")
         values = [
-            inputs[what.index] if isinstance(what, Taken) else self._fed(what) for what in joined.written.fed.values()
+            inputs[what.index] if isinstance(what, Taken) else self.fed(what) for what in joined.written.fed.values()
         ]
         try:
             results = iter(self.shared.run_joined(joined, values))
@@ -285,7 +299,7 @@ class Lane:
                 )
             return False
         try:
-            found = self.shared.run_joined(joined, [self._fed(what) for what in joined.written.fed.values()])
+            found = self.shared.run_joined(joined, [self.fed(what) for what in joined.written.fed.values()])
         except RefusedError as error:
             if stretch.fixed:
                 raise _not_together(self.program, stretch.parts, error) from error
@@ -301,7 +315,7 @@ class Lane:
         self.recent.append(stretch)
         return True
 
-    def _fed(self, what: Any) -> Any:
+    def fed(self, what: Any) -> Any:
         """What a stretch is fed."""
         if isinstance(what, Held):
             return what.array if what.change is None else self.shared.sessions.weights.changed(what.array, what.change)

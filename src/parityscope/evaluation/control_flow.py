@@ -2,6 +2,10 @@
 
 The semantics are those of ONNX: Loop-21 (trip count, condition, carried values, scan outputs stacked along a new first axis) and
 Scan-11 (axes and directions of what is scanned). Worlds whose condition or trip count differ go on alone, and it is told.
+
+A loop in which somebody only looks, or worlds round, runs some iterations at a time as one node that gives what is looked at
+as scan outputs: a call for each iteration would cost twenty times what the iteration does. All else (another computation of
+a step, values given from elsewhere, sites in bodies further in, shapes that change) takes one iteration after the other.
 """
 
 from __future__ import annotations
@@ -11,11 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from parityscope.evaluation.joining import RefusedError
+from parityscope.evaluation.moments import Moment
+from parityscope.evaluation.writing import Taken
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from parityscope.evaluation._lanes import Lane, Shared
-    from parityscope.evaluation.evaluating import Moment
+    from parityscope.evaluation.joining import Joined
     from parityscope.evaluation.program import Program, Step
 
     Runner = Callable[[Sequence[Lane], Shared, tuple[int, ...]], Iterator[Moment]]
@@ -23,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run_control"]
 
+_ITERATIONS, _ROWS = 256, 1 << 22  # at most so many at a time, and so many bytes of what is looked at. Chosen
 _ENDLESS = np.iinfo(np.int64).max
 
 
@@ -45,7 +54,7 @@ def _run_if(opened: Opened, shared: Shared, iteration: tuple[int, ...], run_lane
         names = ", ".join(lane.world.name for lane, _ in branches["else_branch"])
         shared.notes.append(f"{opened[0][1].key}: {names} take the other branch")
     for branch, those in branches.items():
-        inner = [lane.inside(step.bodies[branch], {}) for lane, step in those]
+        inner = [lane.inside(step.bodies[branch], {}, iteration) for lane, step in those]
         yield from run_lanes(inner, shared, iteration)
         for (lane, step), body in zip(those, inner, strict=True):
             lane.finish(step, lane.given_back(step, branch, body))
@@ -61,7 +70,7 @@ class _Turn:
     trips: int
     carried: list[Any]
     scanned: list[np.ndarray] = field(default_factory=list)
-    stacked: list[list[Any]] = field(default_factory=list)
+    stacked: list[list[np.ndarray]] = field(default_factory=list)  # of each scan output blocks of rows, in order
     going: bool = True
 
     @classmethod
@@ -120,7 +129,31 @@ class _Turn:
         states = len(self.carried)
         self.carried = given[:states]
         for rows, value in zip(self.stacked, given[states:], strict=True):
+            rows.append(np.asarray(value)[None])
+
+    def block(self, joined: Joined, shared: Shared, number: int, count: int) -> list[Any]:
+        """What `count` iterations from `number` on give, with what is at sites of the body; nothing is taken yet."""
+        if self.step.op_type == "Loop":
+            values = [np.array(count), np.array(True), *self.carried, np.array(number)]
+        else:
+            values = [*self.carried, *(np.ascontiguousarray(one[number : number + count]) for one in self.scanned)]
+        fed = joined.written.fed.values()
+        taken = [values[what.index] if isinstance(what, Taken) else self.lane.fed(what) for what in fed]
+        return shared.run_joined(joined, taken)
+
+    def take_block(self, found: Sequence[Any]) -> tuple[int, list[Any]]:
+        """Takes what `block` found; gives how many iterations there were, and the rows of each site, stored and computed."""
+        states, scans = len(self.carried), len(self.stacked)
+        self.carried = list(found[:states])
+        rest = list(found[states:])
+        for rows, value in zip(self.stacked, rest, strict=False):
             rows.append(value)
+        rest = rest[scans:]
+        if self.step.op_type == "Loop":
+            conditions, rest = rest[0], rest[1:]
+            self.going = bool(conditions[-1])
+            return len(conditions), rest
+        return len(rest[0]), rest
 
     def results(self) -> list[Any]:
         """What the node gives, after the last iteration."""
@@ -130,13 +163,13 @@ class _Turn:
         axes, directions = (_numbers(self.step, f"scan_output_{what}", count) for what in ("axes", "directions"))
         for rows, backwards in zip(self.stacked, directions, strict=True):
             if backwards:
-                rows.reverse()
+                rows[:] = [block[::-1] for block in reversed(rows)]
         return [*self.carried, *(self._stacked(at, axis) for at, axis in enumerate(axes))]
 
     def _stacked(self, at: int, axis: int) -> np.ndarray:
         rows = self.stacked[at]
         if rows:
-            return np.stack(rows, axis)
+            return np.moveaxis(np.concatenate(rows), 0, axis)
         # No iteration: as long as nothing, of the type and the shape that the body declares.
         name = self.body.outputs[len(self.body.outputs) - len(self.stacked) + at]
         value = next(value for value, site in self.body.sites.items() if site == name)
@@ -149,18 +182,94 @@ class _Turn:
 def _run_loop(
     turns: Sequence[_Turn], shared: Shared, iteration: tuple[int, ...], run_lanes: Runner
 ) -> Iterator[Moment]:
-    number = 0
+    number, noted = 0, len(turns)
+    blocks = _Blocks.of(turns, shared)
     while active := [turn for turn in turns if turn.runs(number)]:
-        if len(active) < len(turns) and all(turn.runs(number - 1) or not number for turn in turns):
+        if len(active) < noted:
             names = ", ".join(turn.lane.world.name for turn in turns if turn not in active)
             shared.notes.append(f"{turns[0].step.key}: {names} end after {number} iterations, others go on")
-        inner = [turn.lane.inside(turn.body, turn.feeds(number)) for turn in active]
+            noted = len(active)
+        if blocks is not None:
+            found = blocks.run(active, number)
+            if found is not None:
+                yield from blocks.tell(active, found, iteration, number)
+                number += max(count for count, _ in found)
+                continue
+            blocks = None
+        inner = [turn.lane.inside(turn.body, turn.feeds(number), (*iteration, number)) for turn in active]
         yield from run_lanes(inner, shared, (*iteration, number))
         for turn, lane in zip(active, inner, strict=True):
             turn.take(lane)
         number += 1
     for turn in turns:
         turn.lane.finish(turn.step, turn.results())
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Blocks:
+    """Iterations that run some at a time: `sites` are looked at, by the step of the body that gives them (None: its inputs)."""
+
+    shared: Shared
+    joined: dict[int, Joined]
+    sites: tuple[str, ...]
+    steps: dict[Step | None, tuple[str, ...]]
+    count: int = 1
+
+    @classmethod
+    def of(cls, turns: Sequence[_Turn], shared: Shared) -> _Blocks | None:
+        """None where iterations have to run one after the other."""
+        body, step = turns[0].body, turns[0].step
+        watched = frozenset() if shared.watch is None else step.inner & shared.watch
+        steps: dict[Step | None, tuple[str, ...]] = {}
+        entering = tuple(site for site in body.inputs if site in watched)
+        if entering:
+            steps[None] = entering
+        steps.update(
+            (each, there) for each in body.steps if (there := tuple(site for site in each.outputs if site in watched))
+        )
+        sites = tuple(site for there in steps.values() for site in there)
+        if not sites or len(sites) < len(watched) or step.has_random:
+            return None
+        joined = {}
+        for turn in turns:
+            lane = turn.lane
+            if not lane.whole_inside(turn.step):
+                return None
+            found = shared.sessions.joins.rows(lane.world, lane.program, turn.step, sites)
+            if found is None:
+                return None
+            joined[id(turn)] = found
+        return cls(shared=shared, joined=joined, sites=sites, steps=steps)
+
+    def run(self, active: Sequence[_Turn], number: int) -> list[tuple[int, list[Any]]] | None:
+        """The next iterations of each turn; None where the runtime cannot run them so."""
+        left = min(turn.trips for turn in active if turn.trips > number) - number
+        try:
+            found = [turn.block(self.joined[id(turn)], self.shared, number, min(self.count, left)) for turn in active]
+        except RefusedError:
+            return None
+        self.shared.forget()
+        taken = [turn.take_block(each) for turn, each in zip(active, found, strict=True)]
+        one = sum(
+            rows.nbytes // max(1, len(rows)) for _, each in taken for rows in each if isinstance(rows, np.ndarray)
+        )
+        self.count = max(1, min(_ITERATIONS, _ROWS // max(1, one)))
+        return taken
+
+    def tell(
+        self, active: Sequence[_Turn], found: Sequence[tuple[int, list[Any]]], iteration: tuple[int, ...], number: int
+    ) -> Iterator[Moment]:
+        """What worlds gave at each iteration, one after the other."""
+        lanes = [turn.lane.inside_rows(turn.body) for turn in active]
+        for row in range(max(count for count, _ in found)):
+            for lane, (count, rows) in zip(lanes, found, strict=True):
+                if row < count:
+                    at_row = [each[row] for each in rows]
+                    lane.stored = dict(zip(self.sites, at_row[::2], strict=True))
+                    lane.computed = dict(zip(self.sites, at_row[1::2], strict=True))
+            there = {lane.world.name: lane for lane, (count, _) in zip(lanes, found, strict=True) if row < count}
+            for step, sites in self.steps.items():
+                yield Moment(step=step, sites=sites, iteration=(*iteration, number + row), lanes=there)
 
 
 def _numbers(step: Step, name: str, count: int) -> list[int]:

@@ -13,12 +13,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
 from parityscope.evaluation._lanes import Lane, Shared
 from parityscope.evaluation.control_flow import run_control
+from parityscope.evaluation.moments import Moment
 from parityscope.evaluation.sessions import NotAloneError, Sessions
 from parityscope.evaluation.stretches import widen
 
@@ -31,33 +31,6 @@ if TYPE_CHECKING:
     from parityscope.evaluation.worlds import World
 
 __all__ = ["Moment", "evaluate", "run_world", "run_worlds"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Moment:
-    """What worlds gave at one step (None: before the first, at inputs and constants).
-
-    `sites` are those of its results that are watched; `iteration` says how often each loop around it went round before, from
-    the outermost inwards. Arrays are read only, and may be kept no longer than until the next moment without a copy being made:
-    keeping one keeps its memory.
-    """
-
-    step: Step | None
-    sites: tuple[str, ...]
-    iteration: tuple[int, ...]
-    lanes: Mapping[str, Lane] = field(repr=False)
-
-    def stored(self, world: str, site: str) -> Any:
-        """What readers see of `site` in `world`; None where that world has no such value."""
-        lane = self.lanes.get(world)
-        return None if lane is None else lane.find(site)
-
-    def computed(self, world: str, site: str) -> Any:
-        """What the step gave in `world`, before it was stored; None where that world has no such value."""
-        lane = self.lanes.get(world)
-        if lane is None:
-            return None
-        return lane.computed[site] if site in lane.computed else lane.find(site)
 
 
 def evaluate(
@@ -91,15 +64,16 @@ def evaluate(
         raise ParityError(
             f"the graph has no value {lost[0]!r}", fix="ask for the names that parityscope localize prints"
         )
-    told: set[tuple[tuple[int, ...], str]] = set()
+    told = 0  # sites; they come in the same order when steps are put together differently
     while True:
         lanes = [Lane.start(world, feeds, shared) for world in worlds]
+        seen = 0
         try:
             for moment in run_lanes(lanes, shared, ()):
-                if told.issuperset((moment.iteration, site) for site in moment.sites):
-                    continue  # from before the steps were put together differently
-                told.update((moment.iteration, site) for site in moment.sites)
-                yield moment
+                seen += len(moment.sites)
+                if seen > told:
+                    told = seen
+                    yield moment
         except NotAloneError as refused:
             widen(shared.sessions.together.setdefault(refused.program, {}), refused)
             shared.begin_again()

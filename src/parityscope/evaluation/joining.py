@@ -15,13 +15,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from parityscope.evaluation.kernels import PACKED, Kernel, is_vector
-from parityscope.evaluation.writing import Held, written
+from parityscope.evaluation.writing import Held, written, written_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from parityscope.evaluation.machine import Threads
-    from parityscope.evaluation.program import Program
+    from parityscope.evaluation.program import Program, Step
     from parityscope.evaluation.stretches import Stretch
     from parityscope.evaluation.worlds import World
     from parityscope.evaluation.writing import Written
@@ -100,7 +100,7 @@ class Joins:
     def __init__(self, threads: Threads, limit: int = LIMIT) -> None:
         self._threads = threads
         self._limit = limit
-        self._known: WeakKeyDictionary[World, dict[Stretch, Joined | int]] = WeakKeyDictionary()
+        self._known: WeakKeyDictionary[World, dict[object, Joined | int]] = WeakKeyDictionary()
 
     def __len__(self) -> int:
         """How many are open."""
@@ -130,6 +130,16 @@ class Joins:
         known[stretch] = _NEVER if made is None else made
         return made
 
+    def rows(self, world: World, program: Program, step: Step, sites: tuple[str, ...]) -> Joined | None:
+        """Some iterations of a loop with what is at sites of its body (`written_rows`); None where it cannot be had."""
+        known = self._known.setdefault(world, {})
+        found = known.get((step, sites))
+        if found is None:
+            graph = written_rows(world, program, step, sites)
+            made = None if graph is None else Joined(written=graph, program=program, threads=self._threads)
+            found = known[step, sites] = _NEVER if made is None else made
+        return found if isinstance(found, Joined) else None
+
     def passed(self, world: World, stretch: Stretch, elements: int) -> None:
         """A stretch was run step by step, and its steps gave so many elements."""
         known = self._known[world]
@@ -137,7 +147,7 @@ class Joins:
         if isinstance(count, int) and count != _NEVER:
             known[stretch] = count + 1 if elements <= _LARGE * len(stretch.parts) else _NEVER
 
-    def refused(self, world: World, stretch: Stretch) -> None:
+    def refused(self, world: World, stretch: object) -> None:
         """It is not tried again."""
         self._known[world][stretch] = _NEVER
 

@@ -29,8 +29,11 @@ if TYPE_CHECKING:
 
     from parityscope.case import Model
 
-__all__ = ["Program", "Region", "Step", "compile_program", "keys_of", "program_of", "regions_of"]
+__all__ = ["RANDOM", "Program", "Region", "Step", "compile_program", "keys_of", "program_of", "regions_of"]
 
+RANDOM = frozenset(
+    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+)
 _CONTROL = frozenset({"If", "Loop", "Scan"})
 _ONNX = frozenset({"", "ai.onnx"})
 
@@ -54,6 +57,12 @@ class Step:
     captured: Mapping[str, str] = field(default_factory=dict)
     bodies: Mapping[str, Program] = field(default_factory=dict)
     inner: frozenset[str] = frozenset()
+
+    @property
+    def has_random(self) -> bool:
+        """Whether chance falls in one of its bodies."""
+        inside = (step for body in self.bodies.values() for step in body.steps)
+        return any(step.op_type in RANDOM or step.has_random for step in inside)
 
     @property
     def op_type(self) -> str:

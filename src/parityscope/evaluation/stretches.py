@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
+from parityscope.evaluation.program import RANDOM
 from parityscope.evaluation.writing import is_written
 
 if TYPE_CHECKING:
@@ -22,11 +23,8 @@ if TYPE_CHECKING:
     from parityscope.evaluation.sessions import NotAloneError
     from parityscope.evaluation.worlds import World
 
-__all__ = ["RANDOM", "Course", "Stretch", "alone_in", "course_of", "ranges_of", "widen"]
+__all__ = ["Course", "Stretch", "alone_in", "course_of", "ranges_of", "widen"]
 
-RANDOM = frozenset(
-    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
-)
 # Of a session with n nodes ONNX Runtime 1.31 opens each in 40 microseconds up to n = 64, in 90 at 128, in 600 at 1024.
 _LONGEST = 32
 # How many producers and readers a node is joined with that cannot run alone, one try after the other. Chosen.

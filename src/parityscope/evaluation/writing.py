@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from parityscope.evaluation.program import Program, Step
     from parityscope.evaluation.worlds import Change, World
 
-__all__ = ["Held", "Outside", "Taken", "Written", "is_written", "written"]
+__all__ = ["Held", "Outside", "Taken", "Written", "is_written", "written", "written_rows"]
 
 # Format -> ONNX's number of the type, and the first opset whose Cast takes it.
 _CASTS = {"f16": (10, 6), "bf16": (16, 13)}
@@ -114,6 +114,57 @@ def written(
     return Written(graph=graph, fed=writer.fed, given=tuple(outputs))
 
 
+def written_rows(world: World, program: Program, step: Step, sites: Sequence[str]) -> Written | None:
+    """A Loop or Scan of some iterations, which gives beside its own results what is at `sites` of its body, stacked.
+
+    Its inputs are `Taken`: of a Loop the number of iterations, the condition, what is carried and the number of iterations
+    before; of a Scan what is carried and what is scanned, along the first axis and forwards. Its outputs are what is carried on,
+    the rows of each scan output, of a Loop the condition after each iteration, and for each site what is stored and computed.
+
+    Returns:
+        None where something cannot be written, or the rank of a site in a Scan is not known.
+    """
+    body, is_loop = step.bodies["body"], step.op_type == "Loop"
+    carried = len(step.inputs) - (2 if is_loop else step.node.attributes["num_scan_inputs"].as_int())
+    writer = _Writer(world=world, opset=program.opsets.get("", program.opsets.get("ai.onnx", 1)), alone=True)
+    writer.constants.append(program)
+    node = onnx.NodeProto(op_type=step.op_type)
+    try:
+        node.input.extend(writer.slot(index, Taken(index)) for index in range(len(step.inputs)))
+        before = writer.slot("before", Taken(len(step.inputs))) if is_loop else ""
+        message = writer.body(step, "body", body, step.node.attributes["body"].as_graph(), before)
+        extra = [
+            (site, name) for site in sites for name in (writer.names[site], writer.exact.get(site, writer.names[site]))
+        ]
+        condition = [message.output[0].name] if is_loop else []
+        for name, site in [*((name, "") for name in condition), *((name, site) for site, name in extra)]:
+            message.node.append(onnx.NodeProto(op_type="Identity", input=[name], output=[writer.fresh()]))
+            message.output.append(_declared_row(message.node[-1].output[0], site, body, is_loop=is_loop))
+    except _NotWrittenError:
+        return None
+    node.attribute.append(onnx.helper.make_attribute("body", message))
+    if not is_loop:
+        node.attribute.append(onnx.helper.make_attribute("num_scan_inputs", len(step.inputs) - carried))
+    node.output.extend(writer.fresh() for _ in message.output[1 if is_loop else 0 :])
+    graph = onnx.GraphProto(name="rows", node=[node], initializer=writer.initializers.values())
+    graph.output.extend(onnx.ValueInfoProto(name=name) for name in node.output)
+    return Written(graph=graph, fed=writer.fed, given=())
+
+
+def _declared_row(name: str, site: str, body: Program, *, is_loop: bool) -> onnx.ValueInfoProto:
+    """An output of a body that gives what is at `site`; the condition, where it is "". Scan wants to know its rank."""
+    dtype = body.types.get(site) if site else ir.DataType.BOOL
+    value = next((value for value, known in body.sites.items() if known == site), None) if site else None
+    shape = (
+        None if value is None or value.shape is None else [dim if isinstance(dim, int) else None for dim in value.shape]
+    )
+    if dtype is None and is_loop:
+        return onnx.ValueInfoProto(name=name)  # the runtime infers it
+    if dtype is None or (shape is None and not is_loop):
+        raise _NotWrittenError
+    return onnx.helper.make_tensor_value_info(name, int(dtype), shape if site else [])
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Writer:
     """The graph that is being written: `names` of what is stored, `exact` of what was computed, where these differ."""
@@ -142,7 +193,7 @@ class _Writer:
         node.input.extend(self._taken(step, index, name) if name else "" for index, name in enumerate(step.inputs))
         for name, attribute in step.node.attributes.items():
             if name in step.bodies:
-                body = self._body(step, name, step.bodies[name], attribute.as_graph())
+                body = self.body(step, name, step.bodies[name], attribute.as_graph())
                 node.attribute.append(onnx.helper.make_attribute(name, body))
             else:
                 node.attribute.append(ir.serde.serialize_attribute(attribute))
@@ -167,13 +218,13 @@ class _Writer:
     def _taken(self, step: Step, index: int, site: str) -> str:
         place, world = (step.key, index), self.world
         if self.alone and len(self.constants) == 1:  # the caller takes them
-            return self._slot(("input", index), Taken(index))
+            return self.slot(("input", index), Taken(index))
         if place in world.constants:
-            return self._slot(("array", place), Held(world.constants[place]))
+            return self.slot(("array", place), Held(world.constants[place]))
         change = world.taken.get(place)
         array = self._constant(site)
         if array is not None and (site not in world.stored or place in world.registers):
-            return self._slot((site, change), Held(array, change))
+            return self.slot((site, change), Held(array, change))
         name = self._register(site) if place in world.registers else self._value(site)
         return name if change is None else self._changed(name, change, self._dtype(step, index))
 
@@ -182,18 +233,19 @@ class _Writer:
             return self.names[site]
         array = self._constant(site)
         if array is not None:
-            return self._slot((site, "stored"), Held(array, self.world.stored.get(site)))
-        return self._slot(Outside(site), Outside(site))
+            return self.slot((site, "stored"), Held(array, self.world.stored.get(site)))
+        return self.slot(Outside(site), Outside(site))
 
     def _register(self, site: str) -> str:
         if site in self.exact or site in self.names:
             return self.exact.get(site, self.names.get(site, ""))
-        return self._slot(Outside(site, register=True), Outside(site, register=True))
+        return self.slot(Outside(site, register=True), Outside(site, register=True))
 
     def _constant(self, site: str) -> np.ndarray | None:
         return next((each.constants[site] for each in self.constants if site in each.constants), None)
 
-    def _slot(self, key: object, what: Outside | Held | Taken) -> str:
+    def slot(self, key: object, what: Outside | Held | Taken) -> str:
+        """The name of something that is fed."""
         if key not in self._slots:
             self._slots[key] = f"::{len(self._slots)}"
             self.fed[self._slots[key]] = what
@@ -203,7 +255,8 @@ class _Writer:
         value = step.node.inputs[index]
         return None if value is None else value.dtype
 
-    def _body(self, step: Step, name: str, program: Program, graph: ir.Graph) -> onnx.GraphProto:
+    def body(self, step: Step, name: str, program: Program, graph: ir.Graph, before: str = "") -> onnx.GraphProto:
+        """A body; to the number of the iteration is added what is called `before`."""
         outside, known = self.nodes, dict(self.rounded)
         self.nodes = []
         self.constants.append(program)
@@ -212,7 +265,11 @@ class _Writer:
             entering = ir.serde.serialize_value(value)
             entering.name = self.fresh()
             message.input.append(entering)
-            self._store(site, value, entering.name)
+            if before and site == program.inputs[0]:
+                self.nodes.append(onnx.NodeProto(op_type="Add", input=[entering.name, before], output=[self.fresh()]))
+                self._store(site, value, str(self.nodes[-1].output[0]))
+            else:
+                self._store(site, value, entering.name)
         for each in program.steps:
             self.step(each)
         for position, site in enumerate(program.outputs):
