@@ -59,15 +59,16 @@ def pair_graphs(
     _check_explicit(explicit, set(mine), set(its))
     names = dict(explicit)
     how = dict.fromkeys(explicit, "map")
-    taken = set(explicit.values())
+    free = set(its) - set(explicit.values())
     for name in mine:
-        if name not in names and name in set(its) - taken:
+        if name not in names and name in free:
             names[name] = name
             how[name] = "name"
     if reference.sha256 == candidate.sha256:
         return PairedGraphs(names=names, how=how)
     left_mine = [name for name in mine if name not in names]
-    left_its = [name for name in its if name not in set(names.values())]
+    taken = set(names.values())
+    left_its = [name for name in its if name not in taken]
     skipped: list[Skip] = []
     if left_mine and left_its:
         proved, problem = _by_value(reference, candidate, inputs, left_mine, left_its, memory)
