@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
+from whole import run, with_a_fault
 
-from bench.whole import run, with_a_fault
 from parityscope.case.formats.npz import write_npz
 
 WIDTH, ROWS, LAYER = 16, 4, 5
