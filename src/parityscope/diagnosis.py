@@ -4,9 +4,10 @@ Every check proposes experiments for the scene. What needs no run comes first, t
 the candidate, then what builds or starts it in another way; within each the cheapest first. An outcome changes that order:
 once a claim explains all of the error, the experiments that would explain it in another way come last. Once a function of
 one layer inside the network does, on the candidate's own inputs, only its rivals are tested that speak of layers too: what
-is wrong with inputs, outputs or the machine makes no such error. All of it obeys a time budget. Supported claims become
-findings, ordered by the part of the output error that they explain; refuted ones are kept and shown. A check that fails
-(its own fault) becomes a `Skip` that names it, and the others go on.
+is wrong with inputs, outputs or the machine makes no such error; and once the candidate's own file says what makes it, nothing
+is built or started in another way. All of it obeys a time budget. Supported claims become findings, ordered by the part of the
+output error that they explain; refuted ones are kept and shown. A check that fails (its own fault) becomes a `Skip` that
+names it, and the others go on.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ CONTRIBUTES = 0.01
 
 # A claim that explains this part of the error leaves nothing to explain: as in checks/_reproducing.py.
 _ALL = 0.99
+
+_FILE = "EXP005"  # the candidate's own graph says something else
 
 # Codes of checks whose claims are of what a layer computes, by how they begin.
 _OF_LAYERS = ("FUS", "CST", "RNG", "EXP")
@@ -130,8 +133,8 @@ def examine_scene(
             corrections[proposal.experiment.identity] = result.correction
         if result.finding.role == "cause" and (result.finding.share or 0.0) >= _ALL:
             queue.sort(key=lambda one: one.experiment.check != proposal.experiment.check)
-            if only is None and not thorough and _inside(scene, result.finding):
-                queue = _rivals(queue, skipped)
+            if only is None and not thorough:
+                queue = _rivals(scene, result.finding, queue, skipped)
     progress("testing causes", total, total)
     findings = sorted(_after_variation(_without_repeats(supported)), key=_rank)
     nearest.sort(key=lambda one: -(one.finding.share or 0.0))
@@ -165,18 +168,20 @@ def _inside(scene: Scene, finding: Finding) -> bool:
     return not (reading | last) & {finding.site.node, *region}
 
 
-def _rivals(queue: list[Proposal], skipped: list[Skip]) -> list[Proposal]:
-    """The experiments that can still change what is said of a layer, and those that cost nothing."""
-    kept = [one for one in queue if _stage(one.experiment) == 0 or one.experiment.check.startswith(_OF_LAYERS)]
+def _rivals(scene: Scene, finding: Finding, queue: list[Proposal], skipped: list[Skip]) -> list[Proposal]:
+    """The experiments that can still change what is said, now that a finding explains everything, and those that cost nothing."""
+    if finding.code == _FILE:
+        kept = [one for one in queue if _stage(one.experiment) < _STAGES.index("candidate")]
+        proved = "the candidate's own file was proved to say what makes all of the error"
+    elif _inside(scene, finding):
+        kept = [one for one in queue if _stage(one.experiment) == 0 or one.experiment.check.startswith(_OF_LAYERS)]
+        proved = "one layer inside the network was proved to make all of the error"
+    else:
+        return queue
     if len(kept) < len(queue):
         codes = ", ".join(sorted({one.experiment.check for one in queue if one not in kept}))
-        skipped.append(
-            Skip(
-                what=f"{len(queue) - len(kept)} experiments about inputs, outputs and the machine ({codes})",
-                reason="one layer inside the network was proved to make all of the error",
-                fix="test them all the same: --thorough",
-            )
-        )
+        what = f"{len(queue) - len(kept)} experiments that could not change that ({codes})"
+        skipped.append(Skip(what=what, reason=proved, fix="test them all the same: --thorough"))
     return kept
 
 

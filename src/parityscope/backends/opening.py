@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Capture, Session, backend, probed
@@ -26,7 +27,31 @@ _ISOLATED_TIMEOUT_S = 600.0  # chosen, as for `command`
 def model_of(model: Model, target: Target) -> Model:
     """The model that `target` runs: its own (`model=PATH`) or the reference's."""
     path = target.option("model")
-    return load_model(path) if path else model
+    return _loaded(Path(path)) if path else model
+
+
+_LOADED: dict[Path, tuple[tuple[int, ...], Model]] = {}  # the last one; a command asks a dozen times
+
+
+def _loaded(path: Path) -> Model:
+    """The model of a file, read once as long as the file is the same and holds all of its weights itself."""
+    mark = _mark(path)
+    if path in _LOADED and _LOADED[path][0] == mark:
+        return _LOADED[path][1]
+    model = load_model(path)
+    _LOADED.clear()
+    if mark and model.nbytes == mark[0]:
+        _LOADED[path] = mark, model
+    return model
+
+
+def _mark(path: Path) -> tuple[int, ...]:
+    """What changes when a regular file is written: its size first; empty where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev
 
 
 @contextlib.contextmanager

@@ -204,7 +204,7 @@ def tensor_pairs(
 ) -> dict[str, Pair]:
     """The compared intermediate tensors as pairs, those that matter graded by what is expected of them; none without layers.
 
-    Those are the outputs of suspects, what reads the model's inputs, and what differs between runs of the candidate.
+    Those are what is computed from the model's inputs, and what differs between runs of the candidate.
 
     Args:
         case: Model, inputs and policy.
@@ -220,7 +220,7 @@ def tensor_pairs(
     from parityscope.expectation.expecting import expect
 
     # What is declared, and what the outputs turned out to be: a run in another arithmetic is graded by that one.
-    formats = dict.fromkeys((case.policy.declared, *(pair.grade for pair in outputs)))
+    formats = dict.fromkeys((case.policy.declared, *(pair.grade for pair in outputs if thorough)))
     trace = layers.reference
     expectation = expect(
         case.model,
@@ -236,8 +236,6 @@ def tensor_pairs(
 
 def _worth_grading(case: Case, layers: Layers) -> list[str]:
     """The tensors of which checks ask what error is to be expected."""
-    from parityscope.localization import leading_suspects
-
     inputs = {value.name for value in case.model.inputs}
     readers = [
         str(output.name)
@@ -245,9 +243,8 @@ def _worth_grading(case: Case, layers: Layers) -> list[str]:
         if any(value is not None and value.name in inputs for value in node.inputs)
         for output in node.outputs
     ]
-    suspects = [one.site.tensor for one in leading_suspects(layers.localization)]
     apart = [one.tensor for one in layers.localization.spreads if one.value > FLOAT32_ROUNDING]
-    return [name for name in dict.fromkeys((*readers, *suspects, *apart)) if name in layers.statistics]
+    return [name for name in dict.fromkeys((*readers, *apart)) if name in layers.statistics]
 
 
 def plain_pairs(
