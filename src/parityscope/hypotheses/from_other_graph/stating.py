@@ -24,6 +24,7 @@ __all__ = ["differences_of_steps", "name_of"]
 
 _ONNX = frozenset({"", "ai.onnx"})
 _EITHER_WAY = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})
+_LETTERS = 2  # a name of so few ("W") says nothing
 
 
 def differences_of_steps(
@@ -61,7 +62,9 @@ def _constants(alignment: Alignment, step: Step, maker: Step, common: Any) -> It
         if before.dtype == after.dtype and np.array_equal(before, after, equal_nan=before.dtype.kind == "f"):
             continue
         change = change_of(before, after, alignment.candidate.grids.get(its))
-        words = f"constant {mine} of {maker.op_type} {name_of(maker)}: {change.words}"
+        role = _role(alignment.reference, maker, place)
+        said = f" ({role})" if len(role) > _LETTERS and role not in mine else ""
+        words = f"constant {mine}{said} of {maker.op_type} {name_of(maker)}: {change.words}"
         group = change.group or f"constant {mine}"
         yield Difference(kind="constant", words=words, group=group, place=place, declared=change.declared, **common)
 
@@ -86,7 +89,9 @@ def _inputs(
             words = f"{who} takes its inputs exchanged: {', '.join(its for _, _, its in other)}"
         elif not mine or not its:
             which = _role(reference, maker, place)
-            words = f"{who} is given no {which}" if mine else f"{who} is given {its} as {which}"
+            held = reference.constants.get(mine)
+            value = f", which is {held.reshape(-1)[0]:.6g}" if held is not None and held.size == 1 else ""
+            words = f"{who} is given no {which}{value}" if mine else f"{who} is given {its} as {which}"
         else:
             words = f"{who} reads {its} in place of {mine}"
         yield Difference(kind="inputs", words=words, group=f"inputs {maker.key}", place=place, **common)
