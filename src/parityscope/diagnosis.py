@@ -64,6 +64,10 @@ _FILE = "EXP005"  # the candidate's own graph says something else
 _OF_LAYERS = ("FUS", "CST", "RNG", "EXP")
 
 
+# Seconds that an experiment is estimated to take from which on it is not made once all is explained. Chosen.
+_COSTLY_S = 20.0
+
+
 class TimeSpentError(Exception):
     """Raised by what an experiment runs once the time budget is spent; the experiment then has no outcome."""
 
@@ -112,13 +116,16 @@ def examine_scene(
     refuted: list[Evidence] = []
     corrections: dict[str, Correction] = {}
     nearest: list[Nearest] = []
-    queue, total = list(proposals), len(proposals)
+    queue, total, explained = list(proposals), len(proposals), False
     while queue:
         proposal = queue.pop(0)
         progress("testing causes", total - len(queue) - 1, total)
         name = f"experiment {proposal.experiment.identity}: {proposal.experiment.claim}"
         if clock() > end:
             skipped.append(Skip(what=name, reason=SPENT, fix="raise --time", asked=True))
+            continue
+        if explained and proposal.experiment.cost_s >= _COSTLY_S:
+            skipped.append(Skip(what=name, reason="another experiment explains all of the error already"))
             continue
         result = _tested(proposal, name, skipped)
         if result is None:
@@ -132,6 +139,7 @@ def examine_scene(
         if result.correction is not None:
             corrections[proposal.experiment.identity] = result.correction
         if result.finding.role == "cause" and (result.finding.share or 0.0) >= _ALL:
+            explained = True
             queue.sort(key=lambda one: one.experiment.check != proposal.experiment.check)
             if only is None and not thorough:
                 queue = _rivals(scene, result.finding, queue, skipped)

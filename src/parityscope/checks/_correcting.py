@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic import Format
     from parityscope.arithmetic.hypotheses import Rewrite
+    from parityscope.hypotheses.from_outputs.telling import Member
     from parityscope.hypotheses.worker import Candidate
 
     Arrays = Mapping[str, np.ndarray]
@@ -152,7 +153,7 @@ def beyond_range(tensor: str, storage: Format, *, clamped: bool) -> Correction |
     return Correction(words=words, model=edit)
 
 
-def computed_otherwise(node: str, candidate: Candidate | None) -> Correction | None:
+def computed_otherwise(node: str, candidate: Candidate | Member | None) -> Correction | None:
     """The layer computes what a generated hypothesis says of it; None where a graph cannot say that."""
     if candidate is None or not (candidate.node or candidate.constants or candidate.behind or candidate.reads):
         return None

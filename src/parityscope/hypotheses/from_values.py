@@ -47,6 +47,7 @@ _OPERATORS = frozenset(
 )
 _FITTED = 32.0  # bits of a number that was fitted: float32's
 _SHORT = 5.0  # bits of one that people choose
+_WRITTEN = 10.0  # of one with two digits: ninety of them in each of some ten decades
 _CHOSEN = (0, 1, -1, 2, -2, 0.5, -0.5, 3, 4, 6, 8, 10, 255, 1 / 255, 127, 128, -128, 0.25, 0.125, 0.1, 0.2, 0.01)
 _AS_CHOSEN = 2e-4  # relative: as far as FP16 rounds
 _MOST_INDICES, _MOST_ASSIGNED = 1 << 16, 1024  # of an axis; the second is for an assignment, which is cubic
@@ -58,6 +59,9 @@ def nice(value: float) -> tuple[float, float]:
     for chosen in _CHOSEN:
         if abs(value - chosen) <= _AS_CHOSEN * max(abs(chosen), 1e-3):
             return float(chosen), _SHORT
+    written = float(f"{value:.1e}")
+    if abs(value - written) <= _AS_CHOSEN * abs(written):
+        return written, _WRITTEN
     return float(value), _FITTED
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.stretch import Stretch
 
-__all__ = ["Ranked", "pattern_of", "search"]
+__all__ = ["Ranked", "generated_kinds", "pattern_of", "search"]
 
 _WORTH_KEEPING = 0.05  # of the squared error
 _EXACT = 0.9999
@@ -127,13 +127,13 @@ def search(
     state = _Search(stretch=stretch, left=seconds, cost=cost, trying=trying, banned=banned, kept=[])
     nodes = [(place, _message(stretch, place)) for place in reversed(range(len(stretch.steps)))]
     if first:
-        for kind, edits in _generators(stretch, nodes):
+        for kind, edits in generated_kinds(stretch, nodes):
             for edit in edits:
                 if pattern_of(edit.words) in first:
                     state.attempt(kind, edit)
         if state.surely() < math.inf:
             return _confirmed(state), state.untried
-    for kind, edits in _generators(stretch, nodes):
+    for kind, edits in generated_kinds(stretch, nodes):
         if state.surely() <= _LEAST_BITS[kind]:
             continue
         _draw(state, kind, edits)
@@ -161,7 +161,8 @@ _LEAST_BITS = {
 }
 
 
-def _generators(stretch: Stretch, nodes: list[tuple[int, onnx.NodeProto]]) -> Iterator[tuple[str, Iterator[Edit]]]:
+def generated_kinds(stretch: Stretch, nodes: list[tuple[int, onnx.NodeProto]]) -> Iterator[tuple[str, Iterator[Edit]]]:
+    """Every kind of edit by its name, for the steps of a stretch (place, message)."""
     yield "values", elementwise_edits(stretch)
     yield "fits", fitted_edits(stretch)
     of_steps: dict[str, Callable[[Stretch, int, onnx.NodeProto], Iterator[Edit]]] = {

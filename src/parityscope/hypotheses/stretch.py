@@ -163,8 +163,21 @@ class Stretch:
             return edit.whole(self, sample)
         return self._run(sample, {} if edit is None else {edit.at: edit})
 
+    def results(self, sample: int, edit: Edit) -> dict[str, np.ndarray]:
+        """All that the stretch's steps give with an edit, by name; the output alone where the edit speaks of that.
+
+        Raises:
+            ParityError: the runtime refuses a node.
+        """
+        if edit.whole is not None:
+            return {self.context.output: edit.whole(self, sample)}
+        return self._results(sample, {edit.at: edit})
+
     def _run(self, sample: int, edits: Mapping[int, Edit]) -> np.ndarray:
         """The result with an edit of each of some steps, by their places."""
+        return self._results(sample, edits)[self.context.output]
+
+    def _results(self, sample: int, edits: Mapping[int, Edit]) -> dict[str, np.ndarray]:
         own: dict[str, np.ndarray] = {}
         for place, step in enumerate(self.steps):
             edit, changed, program = edits.get(place), step, self.program
@@ -178,7 +191,7 @@ class Stretch:
                 results = [edit.after(results[0]), *results[1:]]
             for name, array in zip(step.outputs, results, strict=False):
                 own[name] = self._between(step, name, array)
-        return own[self.context.output]
+        return own
 
     def run_in_order(self, sample: int, place: int, index: int) -> np.ndarray:
         """The result where the step at `place` is done before the one that gives its input `index`: f(g(x)) for g(f(x)).
@@ -334,6 +347,7 @@ def _program(context: Context) -> Program:
     known = {**context.worlds[0], **context.constants}
     free = [name for name in read - made if name in known]
     graph.input.extend(onnx.helper.make_tensor_value_info(name, _element_type(known[name]), None) for name in free)
+    graph.input.extend(onnx.ValueInfoProto(name=name) for name in read - made if name not in known)
     graph.output.extend(onnx.ValueInfoProto(name=name) for node in context.nodes for name in node.output if name)
     opsets = [onnx.OperatorSetIdProto(domain=domain, version=version) for domain, version in context.opsets.items()]
     message = onnx.ModelProto(ir_version=context.ir_version, graph=graph, opset_import=opsets)

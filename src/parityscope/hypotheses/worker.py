@@ -20,10 +20,14 @@ from parityscope.errors import ParityError
 from parityscope.forking import forked
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
 
     from parityscope.forking import Forked
     from parityscope.hypotheses.edits import Behind, Edit
+    from parityscope.hypotheses.from_outputs.searching import Outputs
+    from parityscope.hypotheses.from_outputs.telling import Told
     from parityscope.hypotheses.stretch import Context
 
 __all__ = ["Answer", "Candidate", "Task", "Worker"]
@@ -88,6 +92,18 @@ class Worker:
 
     def search(self, task: Task) -> Answer:
         """What searching the task gives; edits that end the worker are banned and counted."""
+        answer, fatal, problem = self._insist(task)
+        return replace(answer, fatal=fatal) if isinstance(answer, Answer) else Answer(fatal=fatal, problem=problem)
+
+    def search_outputs(self, outputs: Outputs) -> Told:
+        """What searching from outputs alone gives; as `search`."""
+        from parityscope.hypotheses.from_outputs.telling import Told
+
+        answer, fatal, problem = self._insist(outputs)
+        return replace(answer, fatal=fatal) if isinstance(answer, Told) else Told(fatal=fatal, problem=problem)
+
+    def _insist(self, task: Task | Outputs) -> tuple[object, tuple[str, ...], str]:
+        """The answer, the edits that ended the worker, and why there is no answer."""
         fatal: list[str] = []
         with mmap.mmap(-1, _PAGE) as note:  # shared with what is forked
             for _ in range(_STARTS):
@@ -95,16 +111,16 @@ class Worker:
                 banned = frozenset(self._banned)
                 answer = _received(forked(lambda banned=banned: _sent(task, banned, note)), note)
                 if answer is not None:
-                    return replace(answer, fatal=tuple(fatal))
+                    return answer, tuple(fatal), ""
                 noted = note[:_PAGE].split(b"\0")[0].decode(errors="replace")
                 if not noted:
-                    return Answer(fatal=tuple(fatal), problem="the search ended before it tried anything")
+                    return None, tuple(fatal), "the search ended before it tried anything"
                 self._banned.add(noted)
                 fatal.append(noted)
-        return Answer(fatal=tuple(fatal), problem=f"{len(fatal)} edits ended the search one after the other")
+        return None, tuple(fatal), f"{len(fatal)} edits ended the search one after the other"
 
 
-def _received(child: Forked, note: mmap.mmap) -> Answer | None:
+def _received(child: Forked, note: mmap.mmap) -> object:
     """The worker's answer; None where it ended or went on with one edit for too long."""
     content, seen, since = b"", b"", time.monotonic()
     try:
@@ -122,13 +138,13 @@ def _received(child: Forked, note: mmap.mmap) -> Answer | None:
     finally:
         child.end()
     try:
-        answer = pickle.loads(content)  # noqa: S301 - from the other end of our own pipe
+        found: object = pickle.loads(content)  # noqa: S301 - from the other end of our own pipe
     except (EOFError, pickle.UnpicklingError):
         return None
-    return answer if isinstance(answer, Answer) else None
+    return found
 
 
-def _sent(task: Task, banned: frozenset[str], note: mmap.mmap) -> bytes:
+def _sent(task: Task | Outputs, banned: frozenset[str], note: mmap.mmap) -> bytes:
     """What the worker process does: searches, and packs what it found."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
@@ -144,14 +160,30 @@ def _node_alone(edit: Edit) -> bytes:
     return edit.node.SerializeToString() if edit.node is not None and alone else b""
 
 
-def _answer(task: Task, banned: frozenset[str], note: mmap.mmap) -> Answer:
-    from parityscope.hypotheses.arithmetics import variant_of
-    from parityscope.hypotheses.searching import search
-    from parityscope.hypotheses.stretch import Stretch
-
+def _answer(task: Task | Outputs, banned: frozenset[str], note: mmap.mmap) -> Answer | Told:
     def trying(words: str) -> None:
         content = words.encode()[: _PAGE - 1]
         note[: len(content) + 1] = content + b"\0"
+
+    return _of_stretch(task, banned, trying) if isinstance(task, Task) else _of_outputs(task, banned, trying)
+
+
+def _of_outputs(outputs: Outputs, banned: frozenset[str], trying: Callable[[str], None]) -> Told:
+    from parityscope.hypotheses.from_outputs.searching import search_outputs
+    from parityscope.hypotheses.from_outputs.telling import Told, told_of
+
+    try:
+        return told_of(search_outputs(outputs, trying, banned))
+    except ParityError as error:
+        return Told(problem=error.problem)
+    except (MemoryError, KeyError, ValueError, IndexError, TypeError) as error:
+        return Told(problem=f"{type(error).__name__}: {error}")
+
+
+def _of_stretch(task: Task, banned: frozenset[str], trying: Callable[[str], None]) -> Answer:
+    from parityscope.hypotheses.arithmetics import variant_of
+    from parityscope.hypotheses.searching import search
+    from parityscope.hypotheses.stretch import Stretch
 
     try:
         trying("the model itself")

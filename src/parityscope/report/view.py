@@ -28,6 +28,8 @@ __all__ = ["view"]
 
 # Two runs that differ by no more do not vary: one rounding of FP32.
 _FLOAT32_ROUNDING = 2.0**-24
+# Says what outputs alone tell where no cause is proved (checks/outputs_alone.py).
+_FROM_OUTPUTS = "FUS014"
 
 _VERDICTS: Mapping[str, tuple[str, str, str]] = {
     "within": ("Within policy", "✓", "Every output is as close to the reference as the policy asks."),
@@ -114,6 +116,9 @@ def _no_cause(document: Mapping[str, Any]) -> str:
         return ""
     if document.get("verdict") == "within":
         return "The outputs agree within policy, so no cause was looked for."
+    answers = [found.get("claim", "") for found in document.get("findings", ()) if found.get("code") == _FROM_OUTPUTS]
+    if document.get("verdict") == "beyond" and answers:
+        return clean(str(answers[0]))
     if document.get("verdict") == "beyond":
         return "No experiment supported a cause. The error is real; its place and what was refuted are shown below."
     return "No cause was established. What could not be judged, and why, is listed under “What was not examined”."

@@ -1,0 +1,233 @@
+"""One change of the network reproduces the outputs, and nothing but these was seen.
+
+What goes wrong: a layer computes another function, with another attribute, constant, input or neighbour; the deployment is a
+recording, a program or a server, so that no layer can be looked at.
+
+How it shows: outputs are wrong by more than any arithmetic makes them, and there is no tensor inside to compare.
+
+How we test for it: every edit that is generated for layers (docs/explanations.md) is put to the reference's own graph, at every
+node that leads to no output that is right. One sweep of derivatives backwards says what each would do to the outputs; what comes
+nearest is computed exactly, shared parts once. An edit is claimed where it explains 98.5 % of the squared error of each output
+and sample that is wrong, and saves more bits than it takes to say it. What explains as much is the same class: the claim names
+it, with the tensors that would decide if they were recorded. If nothing holds, the answer is the region that can hold the error,
+what was tried there, and the nearest description, which is no cause.
+
+What it is confused with: several edits that do the same to the outputs (a scale before or behind a Transpose), which is why the
+class is told; two faults at once, of which neither explains enough alone; outputs of a few numbers, which many edits reproduce.
+
+How to repair: record the tensors that are named, or compare the node in the deployed file with the original's.
+
+Sources: docs/outputs-alone.md; description length: J. Rissanen, Automatica 14, 1978.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks._common import number, percent
+from parityscope.checks._correcting import computed_otherwise
+from parityscope.errors import ParityError
+from parityscope.expectation import FLOAT32_ROUNDING, margin_of
+from parityscope.hypotheses.from_outputs.searching import Outputs
+from parityscope.hypotheses.worker import Worker
+from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from parityscope.checks import Bench, Scene
+    from parityscope.hypotheses.from_outputs.telling import Member, Told
+
+__all__ = ["CHECK"]
+
+_CODE = "FUS014"
+_TITLE = "One change of the network reproduces the outputs"
+_UNPROVED = "What the outputs alone say"
+_COST_S = 30.0
+_SHOWN = 3  # members of a class in a claim; the details hold more
+
+
+def _propose(scene: Scene) -> Iterator[Proposal]:
+    bench = scene.bench
+    if bench is None or scene.localization is not None or scene.verdict != "beyond":
+        return
+    experiment = Experiment(
+        check=_CODE,
+        claim="one change of the network's graph gives the candidate's outputs",
+        change="the reference is computed with one generated edit at a time, best prediction first",
+        measure="share of the squared error of all outputs and samples that the edit explains",
+        if_true="98.5 % or more of each wrong output and sample, in fewer bits than that saves",
+        if_false="less",
+        cost_s=_COST_S,
+        runs="reference",
+    )
+    yield Proposal(experiment=experiment, test=lambda: _tested(scene, bench, experiment))
+
+
+def _tested(scene: Scene, bench: Bench, experiment: Experiment) -> Result:
+    outputs = Outputs(
+        model=scene.model.path,
+        feeds=[dict(bench.inputs(index)) for index in bench.samples],
+        candidate=[dict(bench.candidate(index)) for index in bench.samples],
+        noise={pair.site.tensor: _noise(scene, pair.expected.get(scene.declared, 0.0)) for pair in scene.outputs},
+    )
+    told = Worker().search_outputs(outputs)
+    if told.problem:
+        raise ParityError(told.problem, fix="record layers too, so that they can be compared")
+    if not told.members:
+        return _unproved(scene, told, experiment)
+    first = told.members[0]
+    because = f"{percent(first.share)} of the squared error explained on {len(bench.samples)} samples, {_tried(told)}"
+    evidence = Evidence(experiment=experiment, outcome="supports", before=0.0, after=first.share, because=because)
+    return Result(
+        evidence=evidence,
+        finding=_finding(scene, told, evidence),
+        correction=computed_otherwise(_where(scene, first), first),
+    )
+
+
+def _noise(scene: Scene, expected: float) -> float:
+    return max(margin_of(scene.declared) * expected, margin_of("f32") * FLOAT32_ROUNDING)
+
+
+def _tried(told: Told) -> str:
+    kinds = sorted(told.evaluated.items(), key=lambda one: (-one[1], one[0]))
+    listed = ", ".join(f"{count} {kind}" for kind, count in kinds[:6])
+    untried = f", {told.untried:,} left for want of budget" if told.untried else ""
+    return (
+        f"{told.predicted:,} edits judged by derivative, {sum(told.evaluated.values()):,} computed ({listed}){untried}"
+    )
+
+
+def _where(scene: Scene, member: Member) -> str:
+    site = scene.places.get(member.output)
+    return (site.node if site is not None else "") or member.output
+
+
+def _finding(scene: Scene, told: Told, evidence: Evidence) -> Finding:
+    first, others = told.members[0], told.members[1:]
+    also = f" It cannot be told from {len(others)} other{'' if len(others) == 1 else 's'}: " if others else ""
+    also += "; ".join(f"{_where(scene, one)}: {one.words}" for one in others[:_SHOWN])
+    also += "." if others and len(others) <= _SHOWN else "; ..." if others else ""
+    places = len({one.output for one in told.members})
+    return Finding(
+        code=_CODE,
+        title=_TITLE,
+        role="cause",
+        claim=f"{_where(scene, first)} ({first.op_type}): {first.words}: {evidence.because}.{also}{_next(told)}",
+        confidence=max(0.0, min(1.0, first.share)) / places,
+        confidence_from="the share of the error that it explains, over the number of nodes that explain as much",
+        site=scene.places.get(first.output),
+        share=max(0.0, first.share),
+        evidence=(evidence,),
+        repairs=_repairs(told),
+        details={
+            "parameter": f"{first.output}:{first.words}",
+            "kind": first.kind,
+            "fitted": dict(first.numbers),
+            "alike": [f"{one.output}: {one.words}" for one in others],
+            "record": list(told.record),
+            "evaluations": told.evaluations,
+        },
+    )
+
+
+def _next(told: Told) -> str:
+    return f" Recorded next, {', '.join(map(repr, told.record))} would decide." if told.record else ""
+
+
+def _repairs(told: Told) -> tuple[OfferedRepair, ...]:
+    found = [
+        OfferedRepair(
+            repair="compare_node",
+            text="compare this node of the deployed file with the original's, and keep it out of a fusion",
+            command="",
+        )
+    ]
+    if told.record:
+        named = ", ".join(told.record)
+        found.append(OfferedRepair(repair="record", text=f"record next, most telling first: {named}", command=""))
+    return tuple(found)
+
+
+def _unproved(scene: Scene, told: Told, experiment: Experiment) -> Result:
+    """The answer where nothing is proved: region, what was ruled out, nearest description, next measurement."""
+    near = told.nearest
+    share = max(0.0, near.share) if near is not None else 0.0
+    region = (
+        f"the error comes in at one or more of {len(told.sites)} of {told.live} nodes, "
+        f"from {told.sites[0]!r} to {told.sites[-1]!r}"
+        if told.sites
+        else "no node leads to the wrong outputs alone"
+    )
+    ruled = f"no single change explains it: {_tried(told)}"
+    described = (
+        f" The nearest description, which is no cause: {_where(scene, near)} ({near.op_type}): {near.words}, "
+        f"{percent(share)} of the squared error."
+        if near is not None and share > 0
+        else ""
+    )
+    blind = f" Without a derivative: {', '.join(sorted(told.refused))}." if told.refused else ""
+    follow = (
+        f" Record {', '.join(map(repr, told.record))} next: whether it is right halves the region."
+        if told.record
+        else ""
+    )
+    evidence = Evidence(experiment=experiment, outcome="refutes", before=0.0, after=share, because=ruled)
+    finding = Finding(
+        code=_CODE,
+        title=_UNPROVED,
+        role="information",
+        claim=f"No cause is proved; {region}; {ruled}.{described}{blind}{follow}",
+        confidence=1.0,
+        confidence_from="nothing is claimed beyond what was computed",
+        evidence=(evidence,),
+        repairs=(OfferedRepair(repair="record", text=f"record next: {', '.join(told.record)}", command=""),)
+        if told.record
+        else (),
+        details={
+            "parameter": "the outputs alone",
+            "region": list(told.sites),
+            "nearest": "" if near is None else f"{near.output}: {near.words}",
+            "nearest_share": number(share),
+            "record": list(told.record),
+            "evaluations": told.evaluations,
+        },
+    )
+    return Result(evidence=evidence, finding=finding)
+
+
+_MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[8,16] x) => (float[8,12] y) {
+  a = Gemm(x, w, b)
+  h = LeakyRelu<alpha = 0.1>(a)
+  y = MatMul(h, v)
+}"""
+_RNG = np.random.default_rng(11)
+_CONSTANTS = {
+    "w": _RNG.normal(size=(16, 20)).astype(np.float32),
+    "b": _RNG.normal(size=20).astype(np.float32),
+    "v": _RNG.normal(size=(20, 12)).astype(np.float32),
+}
+_X = {"x": _RNG.normal(size=(8, 16)).astype(np.float32)}
+
+
+def _recorded(_: Sequence[Mapping[str, np.ndarray]]) -> Sequence[Mapping[str, np.ndarray]]:
+    """What a runtime gives that takes LeakyRelu for Relu."""
+    hidden = np.maximum(_X["x"] @ _CONSTANTS["w"] + _CONSTANTS["b"], 0)
+    return [{"y": hidden @ _CONSTANTS["v"]}]
+
+
+CHECK = Check(
+    code=_CODE,
+    title=_TITLE,
+    propose=_propose,
+    holds=(Example(model=_MODEL, inputs=_X, outputs_fault=_recorded, constants=_CONSTANTS, site="h"),),
+    holds_not=(
+        Example(model=_MODEL, inputs=_X, candidate="sim:f16", declared="f16", constants=_CONSTANTS),
+        # Layers can be looked at: what they show says more.
+        Example(model=_MODEL, inputs=_X, fault=("h", lambda value: value.clip(0)), constants=_CONSTANTS),
+    ),
+)

@@ -1,0 +1,220 @@
+"""Edits with one number to be fitted: a result, one index of it, an input or an attribute, scaled, shifted or cut off.
+
+The number is what the adjoints say: for a change of amount t along a direction the response is t times that direction's, so
+that the best t and what it explains follow from two products. Exact evaluations then correct it (Gauss-Newton).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.hypotheses.edits import Edit
+from parityscope.hypotheses.from_values import nice
+from parityscope.hypotheses.schemas import REAL, attribute_value, changed_node, default_of, input_label, schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import onnx
+
+    from parityscope.hypotheses.from_outputs.sites import Site
+    from parityscope.hypotheses.stretch import Stretch
+
+__all__ = ["Family", "bounds_of", "families_of", "index_family"]
+
+_QUANTILES = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.995)
+_SMALL_STEP = 1e-2  # relative: what a direction is measured with where it is not exact; chosen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Family:
+    """`make(t)` is the edit of amount t, which for t = 0 changes nothing. `step` is an amount that is small for it.
+
+    With `grid` amounts are no multiples of a direction: each of them is looked at.
+    """
+
+    kind: str
+    make: Callable[[float], Edit]
+    step: float
+    grid: tuple[float, ...] = ()
+
+
+def families_of(site: Site) -> Iterator[Family]:
+    """Of a site's result as a whole, of its inputs and its attributes."""
+    array = site.reference.values[0][site.output]
+    if array.dtype.kind == "f" and array.size:
+        size = _size(array)
+        yield Family(kind="result scaled", make=_scaled, step=_SMALL_STEP)
+        yield Family(kind="result shifted", make=_shifted, step=_SMALL_STEP * size)
+        if (array < 0).any() and (array > 0).any():
+            yield Family(kind="negative part scaled", make=_leaking, step=_SMALL_STEP)
+    if not site.whole_step:
+        return
+    (step,) = site.stretch.steps
+    node = next(one for one in site.stretch.context.nodes if tuple(one.output) == step.outputs)
+    schema = schema_of(node, site.stretch.context.opsets)
+    for index, name in enumerate(node.input):
+        held = site.stretch.context.constants.get(name) if name else None
+        if held is None or held.dtype.kind != "f" or not held.size or site.reference.program.steps_of.get(name):
+            continue
+        label = input_label(node, index, schema, constant=True)
+        yield Family(kind="input scaled", make=_input(index, label, scales=True), step=_SMALL_STEP)
+        yield Family(kind="input shifted", make=_input(index, label, scales=False), step=_SMALL_STEP * _size(held))
+    names = {one.name for one in node.attribute if one.type == REAL}
+    names |= set() if schema is None else {n for n, spec in schema.attributes.items() if int(spec.type) == REAL}
+    for name in sorted(names):
+        given = attribute_value(node, name)
+        now = default_of(schema, name) if given is None else given
+        if now is not None:
+            amount = _SMALL_STEP * abs(now) or _SMALL_STEP
+            yield Family(kind="attribute", make=_attribute(node, name, float(now)), step=amount)
+
+
+def bounds_of(site: Site) -> Iterator[Family]:
+    """The result cut off above or below, at some of its quantiles to begin with."""
+    array = site.reference.values[0][site.output]
+    finite = array[np.isfinite(array)]
+    if array.dtype.kind != "f" or finite.size < 2:
+        return
+    low, high = float(finite.min()), float(finite.max())
+    tops = tuple(float(np.quantile(finite, part)) for part in _QUANTILES)
+    bottoms = tuple(float(np.quantile(finite, 1 - part)) for part in _QUANTILES)
+    span = high - low
+    yield Family(kind="upper bound", make=_cut_above, step=span, grid=tuple(t for t in dict.fromkeys(tops) if t < high))
+    yield Family(
+        kind="lower bound", make=_cut_below, step=span, grid=tuple(t for t in dict.fromkeys(bottoms) if t > low)
+    )
+
+
+def index_family(axis: int, index: int, shape: tuple[int, ...], size: float, *, scales: bool) -> Family:
+    """One index of an axis of a result of that shape, scaled or shifted."""
+    length = shape[axis]
+
+    def make(by: float) -> Edit:
+        amount, bits = nice(1 + by if scales else by)
+        word = f"times {amount:.6g}" if scales else f"plus {amount:.6g}"
+
+        def change(array: np.ndarray) -> np.ndarray:
+            changed = array.copy()
+            where = (slice(None),) * axis + (index,)
+            changed[where] = changed[where] * amount if scales else changed[where] + amount
+            return changed
+
+        return Edit(
+            words=f"index {index} of axis {axis} of the result {word}",
+            bits=7 + math.log2(length) + bits,
+            whole=_of_result(change),
+            behind=(("Mul" if scales else "Add", (_only(axis, index, shape, amount, rest=1.0 if scales else 0.0),)),),
+            numbers={"factor" if scales else "offset": amount},
+        )
+
+    return Family(kind=f"index of axis {axis}", make=make, step=_SMALL_STEP * (1.0 if scales else size))
+
+
+def _only(axis: int, index: int, shape: tuple[int, ...], amount: float, *, rest: float) -> np.ndarray:
+    """A constant along an axis that is `rest` but for one index."""
+    made = np.full([shape[axis], *(1 for _ in shape[axis + 1 :])], rest, np.float32)
+    made[index] = amount
+    return made
+
+
+def _of_result(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Stretch, int], np.ndarray]:
+    return lambda stretch, sample: change(stretch.base[sample])
+
+
+def _scaled(by: float) -> Edit:
+    factor, bits = nice(1 + by)
+    return Edit(
+        words=f"the result scaled by {factor:.6g}",
+        bits=4 + bits,
+        whole=_of_result(lambda array: array * factor),
+        behind=(("Mul", (factor,)),),
+        numbers={"factor": factor},
+    )
+
+
+def _shifted(by: float) -> Edit:
+    shift, bits = nice(by)
+    return Edit(
+        words=f"{shift:.6g} added to the result",
+        bits=4 + bits,
+        whole=_of_result(lambda array: array + shift),
+        behind=(("Add", (shift,)),),
+        numbers={"offset": shift},
+    )
+
+
+def _leaking(by: float) -> Edit:
+    factor, bits = nice(1 + by)
+    return Edit(
+        words=f"negative results times {factor:.6g}",
+        bits=12 + bits,
+        whole=_of_result(lambda array: np.where(array < 0, array * factor, array)),
+        numbers={"negative": factor},
+    )
+
+
+def _cut_above(at: float) -> Edit:
+    bound, bits = nice(at)
+    return Edit(
+        words=f"the result cut off at {bound:.6g} (an upper bound, or saturation)",
+        bits=5 + bits,
+        whole=_of_result(lambda array: np.minimum(array, bound)),
+        behind=(("Min", (bound,)),),
+        numbers={"upper": bound},
+    )
+
+
+def _cut_below(at: float) -> Edit:
+    bound, bits = nice(at)
+    return Edit(
+        words=f"the result cut off below {bound:.6g}",
+        bits=5 + bits,
+        whole=_of_result(lambda array: np.maximum(array, bound)),
+        behind=(("Max", (bound,)),),
+        numbers={"lower": bound},
+    )
+
+
+def _input(index: int, label: str, *, scales: bool) -> Callable[[float], Edit]:
+    def make(by: float) -> Edit:
+        amount, bits = nice(1 + by if scales else by)
+        said = f"{label} scaled by {amount:.6g}" if scales else f"{amount:.6g} added to {label}"
+
+        def changed(array: np.ndarray) -> np.ndarray:
+            return np.asarray(array * amount if scales else array + amount).astype(array.dtype)
+
+        return Edit(
+            words=said,
+            bits=6 + bits,
+            at=0,
+            before=lambda arrays: [
+                changed(array) if place == index and array is not None else array for place, array in enumerate(arrays)
+            ],
+            numbers={"factor" if scales else "offset": amount},
+        )
+
+    return make
+
+
+def _attribute(node: onnx.NodeProto, name: str, now: float) -> Callable[[float], Edit]:
+    def make(by: float) -> Edit:
+        value, bits = nice(now + by)
+        return Edit(
+            words=f"attribute {name} {value:.6g} (fitted) in place of {now:.6g}",
+            bits=5 + bits,
+            at=0,
+            node=changed_node(node, name, value, REAL),
+            numbers={name: value},
+        )
+
+    return make
+
+
+def _size(array: np.ndarray) -> float:
+    finite = array[np.isfinite(array)].astype(np.float64)
+    return (math.sqrt(float(np.square(finite).mean())) if finite.size else 1.0) or 1.0

@@ -1,0 +1,319 @@
+"""What every edit would do to the outputs, to first order, from one sweep backwards a sample.
+
+A sweep carries random signs and the residual r back to each site. There the change d that an edit makes of the site's own
+result (computed exactly) is multiplied with them: <J d, r> exactly, and |J d| as the mean of <J d, signs>^2. The part along r
+is taken out first, so that the sketch has no error where nothing else is left. Where a derivative is missing nothing is
+predicted, and what stands there is tried by its length.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.evaluation.backward import Sweep
+from parityscope.hypotheses.from_outputs.families import Family, bounds_of, families_of, index_family
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from parityscope.hypotheses.edits import Edit
+    from parityscope.hypotheses.from_outputs.reference import Reference
+    from parityscope.hypotheses.from_outputs.residual import Residual
+    from parityscope.hypotheses.from_outputs.sites import Site
+
+__all__ = ["Guess", "Predictor"]
+
+_SIGNS = 8  # random directions; with four the worst rank of the truth was ten times larger (measured)
+_APPLY_S, _ELEMENT_S = 5e-5, 6e-9  # estimated seconds of applying an edit, and of one element of what it gives
+_LONGEST = 1024  # indices of an axis that are looked at one by one; chosen
+_KEPT_INDICES = 6  # of an axis' indices
+_DIGITS = 4  # to which products of the same change agree
+_SIZE_COUNTS = 0.1  # of the score for each factor of ten that a response is larger or smaller than the residual
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Guess:
+    """An edit, or a family with its amount, and what is expected of it.
+
+    `score` is the cosine between response and residual, less what its size is off; None where nothing can be said. `names` are
+    other edits of the site that change it in the same way. `sketch` are the response's products with the signs.
+    """
+
+    site: Site
+    kind: str
+    edit: Edit | None = None
+    family: Family | None = None
+    amount: float = 0.0
+    score: float | None = None
+    names: list[Edit] = field(default_factory=list)
+    sketch: np.ndarray | None = None
+
+    def made(self) -> Edit:
+        """The edit."""
+        if self.edit is not None:
+            return self.edit
+        if self.family is None:
+            raise ValueError("neither an edit nor a family")
+        return self.family.make(self.amount)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Predictor:
+    """Sweeps over some samples. `refused` says which operators have no derivative."""
+
+    reference: Reference
+    residual: Residual
+    samples: Sequence[int]
+    trying: Callable[[str], None] = lambda _: None
+    banned: frozenset[str] = frozenset()
+    refused: dict[str, str] = field(default_factory=dict)
+    generated: int = 0
+    left_out: int = 0
+    _whole: float = 0.0
+    _signs: dict[int, np.ndarray] = field(default_factory=dict)
+    _products: dict[int, np.ndarray] = field(default_factory=dict)
+    _sweep: Sweep | None = None
+
+    def guess(
+        self, sites: Sequence[Site], kinds: Sequence[str], seconds: float, *, fitted: bool, most_each: float = math.inf
+    ) -> list[Guess]:
+        """Guesses about edits of some kinds at some sites, within a budget of estimated seconds."""
+        by_key: dict[str, list[Site]] = {}
+        for site in sites:
+            by_key.setdefault(site.step.key, []).append(site)
+        work: dict[str, _Work] = {}
+        self._whole = sum(self.residual.size(sample) for sample in self.samples) or 1e-300
+        share = seconds / max(1, len(sites))
+        spare = 0.0
+        for place, sample in enumerate(self.samples):
+            for site, adjoint in self._swept(sample, by_key):
+                if place == 0:
+                    own = work[site.output] = _Work(site=site, samples=len(self.samples))
+                    spare = own.draw(self, kinds, min(most_each, share + spare), fitted=fitted)
+                found = work.get(site.output)
+                if found is not None:
+                    found.look(self, place, sample, adjoint)
+        guesses = []
+        for found in work.values():
+            guesses += found.guesses(self)
+        return guesses
+
+    def _swept(self, sample: int, by_key: dict[str, list[Site]]) -> Iterator[tuple[Site, np.ndarray | None]]:
+        """Each site with its adjoints: float32, (elements of its float32 results, signs + 1); None where not all is known."""
+        if sample not in self._signs:
+            generator = np.random.default_rng(sample)
+            count = self.residual.numbers(sample)
+            self._signs[sample] = generator.choice(np.array([-1, 1], np.float32), (count, _SIGNS))
+        seeds, self._products[sample] = self.residual.seeds(sample, self._signs[sample])
+        if self._sweep is None:
+            self._sweep = Sweep(program=self.reference.program, threads=1, refused=self.refused)
+        values = self.reference.values[sample]
+        met = set()
+        with np.errstate(all="ignore"):
+            for step, own, complete in self._sweep.run(lambda site: self.reference.value(sample, site), seeds):
+                self.trying(f"the derivative of {step.key}")
+                if step.key not in by_key:
+                    continue
+                met.add(step.key)
+                names = [name for name in step.outputs if name in values and values[name].dtype == np.float32]
+                shown = [
+                    own[name].reshape(-1, _SIGNS + 1)
+                    if name in own
+                    else np.zeros((values[name].size, _SIGNS + 1), np.float32)  # nobody reads it
+                    for name in names
+                ]
+                known = complete and bool(names)
+                joined = np.concatenate(shown) if known else None
+                told = joined if joined is not None and np.isfinite(joined).all() else None
+                yield from ((site, told) for site in by_key[step.key])
+        for key in sorted(by_key.keys() - met):
+            yield from ((site, None) for site in by_key[key])
+
+    def judged(self, sketch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Scores and best amounts of changes: sketches float64, (changes, samples, signs + 1) -> (changes,) each."""
+        signs, along = sketch[..., :_SIGNS], sketch[..., _SIGNS].sum(1)
+        alpha = along / self._whole
+        products = np.stack([self._products[sample] for sample in self.samples])
+        rest = signs - alpha[:, None, None] * products
+        beside = np.square(rest).mean(2).sum(1) / self._whole
+        size = np.sqrt(alpha**2 + beside) + 1e-30
+        amount = alpha / (alpha**2 + beside + 1e-30)
+        return alpha / size, np.where(size > 1e-12, amount, 0.0)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Work:
+    """What is looked at at one site: guesses, each with its sketch by sample, and the indices of its axes."""
+
+    site: Site
+    samples: int
+    edits: list[Guess] = field(default_factory=list)
+    sketches: list[np.ndarray] = field(default_factory=list)
+    odd: set[int] = field(default_factory=set)
+    indices: dict[tuple[int, bool], np.ndarray] = field(default_factory=dict)
+    predicted: bool = True
+    fitted: bool = False
+
+    def draw(self, predictor: Predictor, kinds: Sequence[str], seconds: float, *, fitted: bool) -> float:
+        """Takes edits, shortest first, as far as the budget goes; what is left of it."""
+        self.fitted = fitted
+        reference = predictor.reference
+        each = reference.seconds[self.site.step.index] + _APPLY_S + _ELEMENT_S * self.site.size
+        try:
+            found = sorted(self.site.edits(kinds), key=lambda one: one[1].bits)
+        except Exception:  # noqa: BLE001 - a step that cannot be run alone has no edits, as any that is refused
+            return seconds
+        guesses = [Guess(site=self.site, kind=kind, edit=edit) for kind, edit in found]
+        if fitted:
+            for family in (*families_of(self.site), *bounds_of(self.site)):
+                amounts = family.grid or (family.step,)
+                guesses[:0] = [
+                    Guess(site=self.site, kind=family.kind, family=family, amount=amount) for amount in amounts
+                ]
+        affordable = int(seconds / (each * self.samples))
+        predictor.left_out += max(0, len(guesses) - affordable)
+        self.edits = guesses[:affordable]
+        predictor.generated += len(self.edits)
+        return max(0.0, seconds - len(self.edits) * each * self.samples)
+
+    def look(self, predictor: Predictor, place: int, sample: int, adjoint: np.ndarray | None) -> None:
+        """Adds the products of a sample."""
+        if adjoint is None:
+            self.predicted = False
+        values = predictor.reference.values[sample]
+        names = [name for name in self.site.step.outputs if name in values and values[name].dtype == np.float32]
+        base = [values[name] for name in names]
+        kept: list[Guess] = []
+        rows: list[np.ndarray] = []
+        odd: set[int] = set()
+        seen: dict[bytes, Guess] = {}
+        width = _SIGNS + 1
+        for number, guess in enumerate(self.edits):
+            edit = guess.made()
+            if edit.words in predictor.banned:
+                continue
+            predictor.trying(edit.words)
+            results = self.site.results(sample, edit)
+            if results is None:
+                if place:  # it runs on one sample alone
+                    odd.add(len(kept))
+                    kept.append(guess)
+                    rows.append(np.zeros((self.samples, width)))
+                continue
+            row = np.zeros((self.samples, width)) if place == 0 else self.sketches[number].copy()
+            by_name = dict(zip(self.site.step.outputs, results, strict=True))
+            change = _change(base, [by_name[name] for name in names])
+            is_odd = number in self.odd if place else False
+            if change is None or adjoint is None:
+                is_odd = True
+            elif not change.any():
+                if place == 0 and _are_unchanged(values, by_name):
+                    continue
+            else:
+                with np.errstate(all="ignore"):
+                    row[place] = change @ adjoint
+                is_odd = is_odd or not bool(np.isfinite(row[place]).all())
+            if place == 0 and not is_odd and guess.family is None:
+                same = seen.setdefault(_mark(row[0]), guess)
+                if same is not guess:
+                    same.names.append(edit)
+                    continue
+            if is_odd:
+                odd.add(len(kept))
+            kept.append(guess)
+            rows.append(row)
+        self.edits, self.sketches, self.odd = kept, rows, odd
+        if self.fitted and adjoint is not None and self.site.output in names:
+            start = sum(values[name].size for name in names[: names.index(self.site.output)])
+            array = values[self.site.output]
+            self._look_at_indices(place, array, adjoint[start : start + array.size])
+
+    def _look_at_indices(self, place: int, array: np.ndarray, adjoint: np.ndarray) -> None:
+        shaped = adjoint.reshape((*array.shape, -1))
+        weighed = array[..., None] * shaped
+        for axis, length in enumerate(array.shape):
+            if 1 < length <= _LONGEST:
+                others = tuple(other for other in range(array.ndim) if other != axis)
+                for scales, source in ((True, weighed), (False, shaped)):
+                    sums = source.sum(others, dtype=np.float64)
+                    key = axis, scales
+                    if key not in self.indices:
+                        self.indices[key] = np.zeros((length, self.samples, sums.shape[-1]))
+                    if self.indices[key].shape[0] == length:
+                        self.indices[key][:, place] = sums
+
+    def guesses(self, predictor: Predictor) -> list[Guess]:
+        """Everything with its score."""
+        found = []
+        if self.edits:
+            scores, amounts = predictor.judged(np.stack(self.sketches))
+            for number, guess in enumerate(self.edits):
+                if number in self.odd or not self.predicted:
+                    found.append(guess)
+                    continue
+                guess.sketch = self.sketches[number]
+                guess.score = float(scores[number])
+                if guess.family is not None and not guess.family.grid:
+                    guess.amount = float(amounts[number]) * guess.family.step
+                    guess.score = abs(guess.score)
+                else:
+                    guess.score -= _SIZE_COUNTS * abs(math.log10(max(abs(float(amounts[number])), 1e-12)))
+                found.append(guess)
+        if self.predicted:
+            for (axis, scales), sketch in self.indices.items():
+                found += self._indices(predictor, axis, scales, sketch)
+        return found
+
+    def _indices(self, predictor: Predictor, axis: int, scales: bool, sketch: np.ndarray) -> Iterator[Guess]:  # noqa: FBT001 - one of two ways
+        scores, amounts = predictor.judged(sketch)
+        array = predictor.reference.values[predictor.samples[0]][self.site.output]
+        size = math.sqrt(float(np.square(array, dtype=np.float64).mean())) or 1.0
+        for index in np.argsort(-np.abs(scores))[:_KEPT_INDICES]:
+            if not amounts[index]:
+                continue
+            family = index_family(axis, int(index), array.shape, size, scales=scales)
+            yield Guess(
+                site=self.site,
+                kind=family.kind,
+                family=family,
+                amount=float(amounts[index]),
+                score=float(abs(scores[index])),
+                sketch=sketch[index] * amounts[index],
+            )
+
+
+def _change(base: Sequence[np.ndarray], results: Sequence[np.ndarray | None]) -> np.ndarray | None:
+    """What an edit adds to the results, in one row; None where a shape is another one or something is not finite."""
+    rows = []
+    for known, array in zip(base, results, strict=True):
+        if array is None:
+            rows.append(np.zeros(known.size, np.float32))
+        elif array.shape != known.shape:
+            return None
+        else:
+            with np.errstate(all="ignore"):
+                rows.append((array - known).astype(np.float32, copy=False).ravel())
+    row = np.concatenate(rows) if rows else np.zeros(0, np.float32)
+    return row if np.isfinite(row).all() else None
+
+
+def _are_unchanged(values: object, by_name: dict[str, np.ndarray | None]) -> bool:
+    """Whether an edit leaves everything as it was."""
+    known = dict(values)  # type: ignore[call-overload]
+    return all(
+        array is None or (array.shape == known[name].shape and np.array_equal(array, known[name]))
+        for name, array in by_name.items()
+        if name in known
+    )
+
+
+def _mark(row: np.ndarray) -> bytes:
+    """The same for products that differ by rounding alone, mostly."""
+    size = float(np.abs(row).max())
+    if not size:
+        return b"nothing"
+    return np.append(np.round(row / size, _DIGITS), round(math.log10(size), _DIGITS)).tobytes()

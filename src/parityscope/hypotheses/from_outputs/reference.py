@@ -1,0 +1,169 @@
+"""The reference's tensors on a few samples, and its outputs when one step gives other results.
+
+What a change does not reach is not computed again: the reference's own tensors are the prefix that all edits share, and what
+comes out the same as before ends there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.arithmetic.sites import PRODUCTS
+from parityscope.errors import ParityError
+from parityscope.evaluation.evaluating import evaluate
+from parityscope.evaluation.sessions import Sessions
+from parityscope.evaluation.worlds import World
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from parityscope.evaluation.program import Program, Step
+
+__all__ = ["Reference", "open_reference"]
+
+# Seconds of one core of a slow server, as in `explanation.budget`, rounded down to what they are without its rounding up:
+# a call of a session, one element read or given, and one multiplication with its addition.
+_CALL_S, _ELEMENT_S, _PRODUCT_S = 1e-4, 2e-9, 1e-10
+_SHAPES = frozenset({"Shape", "Size"})
+_RANDOM = frozenset(
+    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Reference:
+    """A program with what it gave on each sample.
+
+    `live` are the steps that depend on what is fed (more than on its shape) and lead to an output, in order; `after` says for
+    each of them, by index, which of these lie behind it, and `seconds` what it costs.
+    """
+
+    program: Program
+    sessions: Sessions
+    values: Sequence[Mapping[str, np.ndarray]]
+    live: tuple[Step, ...] = ()
+    after: dict[int, tuple[Step, ...]] = field(default_factory=dict)
+    seconds: dict[int, float] = field(default_factory=dict)
+
+    def value(self, sample: int, site: str) -> np.ndarray | None:
+        """A tensor of the reference, or a constant."""
+        found = self.values[sample].get(site)
+        return self.program.constants.get(site) if found is None else found
+
+    def cost(self, step: Step) -> float:
+        """Estimated seconds of computing a step and all that lies behind it."""
+        return self.seconds[step.index] + sum(self.seconds[one.index] for one in self.after[step.index])
+
+    def respond(self, sample: int, step: Step, results: Sequence[np.ndarray | None]) -> Mapping[str, np.ndarray]:
+        """The outputs on a sample when `step` gives `results`.
+
+        Raises:
+            ParityError: the runtime refuses a step behind it.
+        """
+        known = self.values[sample]
+        changed = self.changed(sample, step, results)
+        return {name: changed.get(name, known[name]) for name in self.program.outputs if name in known}
+
+    def changed(self, sample: int, step: Step, results: Sequence[np.ndarray | None]) -> dict[str, np.ndarray]:
+        """All tensors that are other ones when `step` gives `results`.
+
+        Raises:
+            ParityError: the runtime refuses a step behind it.
+        """
+        changed: dict[str, np.ndarray] = {}
+        self._note(sample, step, results, changed)
+        for other in self.after[step.index] if changed else ():
+            if other.op_type not in _RANDOM and any(name in changed for name in other.reads):
+                inputs = [self._taken(sample, changed, name) for name in other.inputs]
+                captured = [self._taken(sample, changed, name) for name in other.captured]
+                self._note(sample, other, self.sessions.run(other, inputs, self.program, captured), changed)
+        return changed
+
+    def _taken(self, sample: int, changed: Mapping[str, np.ndarray], name: str) -> np.ndarray | None:
+        if not name:
+            return None
+        return changed[name] if name in changed else self.value(sample, name)
+
+    def _note(
+        self, sample: int, step: Step, results: Sequence[np.ndarray | None], changed: dict[str, np.ndarray]
+    ) -> None:
+        known = self.values[sample]
+        given = zip(step.outputs, results, strict=False)
+        changed |= {
+            site: array for site, array in given if site and array is not None and not _are_same(known.get(site), array)
+        }
+
+
+def open_reference(program: Program, feeds: Sequence[Mapping[str, np.ndarray]], nbytes: int) -> Reference:
+    """Runs the program on each sample and keeps all that it gave.
+
+    Raises:
+        ParityError: it cannot be run step by step, or its tensors take more than `nbytes`.
+    """
+    sessions = Sessions(threads=1)
+    values, left = [], nbytes
+    for fed in feeds:
+        kept: dict[str, np.ndarray] = {name: np.asarray(fed[name]) for name in program.inputs if name in fed}
+        for moment in evaluate([World(name="plain", program=program)], fed, None, sessions):
+            for site in moment.sites:
+                array = moment.stored("plain", site)
+                if isinstance(array, np.ndarray):
+                    kept[site] = array
+                    left -= array.nbytes
+            if left < 0:
+                raise ParityError("the reference's tensors take more memory than the search may have")
+        values.append(kept)
+    reference = Reference(program=program, sessions=sessions, values=values)
+    _follow(reference)
+    return reference
+
+
+def _follow(reference: Reference) -> None:
+    """Which steps are live, what lies behind each, and what each costs."""
+    program = reference.program
+    reached = set(program.inputs)
+    fed: list[Step] = []
+    for step in program.steps:
+        if step.op_type not in _SHAPES and any(name in reached for name in step.reads):
+            reached.update(name for name in step.outputs if name)
+            fed.append(step)
+    wanted, live = set(program.outputs), []
+    for step in reversed(fed):
+        if any(name in wanted for name in step.outputs):
+            wanted.update(step.reads)
+            live.append(step)
+    reference.live = tuple(reversed(live))
+    behind: dict[str, int] = {}
+    for place in reversed(range(len(reference.live))):
+        step, bits = reference.live[place], 0
+        for name in step.outputs:
+            bits |= behind.get(name, 0)
+        for name in step.reads:
+            behind[name] = behind.get(name, 0) | bits | 1 << place
+        reference.after[step.index] = tuple(reference.live[other] for other in _places(bits))
+        reference.seconds[step.index] = _seconds(reference, step)
+
+
+def _places(bits: int) -> list[int]:
+    return [place for place in range(bits.bit_length()) if bits >> place & 1]
+
+
+def _seconds(reference: Reference, step: Step) -> float:
+    read = [array for name in step.reads if (array := reference.value(0, name)) is not None]
+    made = [array for name in step.outputs if (array := reference.values[0].get(name)) is not None]
+    elements = sum(array.size for array in (*read, *made))
+    products = 0.0
+    if step.op_type in PRODUCTS and len(read) > 1 and made:
+        weights = max(read[1].size, 1)
+        length = weights / max(1, read[1].shape[0]) if "Conv" in step.op_type else max(read[0].shape[-1:] or (1,))
+        products = float(made[0].size) * length
+    return _CALL_S + _ELEMENT_S * elements + _PRODUCT_S * products
+
+
+def _are_same(one: np.ndarray | None, other: np.ndarray) -> bool:
+    if one is None or one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    return bool(np.array_equal(one, other, equal_nan=other.dtype.kind in "fc"))

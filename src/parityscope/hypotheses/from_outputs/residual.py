@@ -1,0 +1,209 @@
+"""What is to be explained: the candidate's outputs less the reference's, as one vector over outputs and samples.
+
+Every output's channel is divided by its size in the reference, so that pixels and probabilities count alike. Where one side
+is not finite the pattern is what counts: elements that are so on one side only. The share of a response is the part of the
+squared error that it takes away, times the overlap of the patterns.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    Arrays = Mapping[str, np.ndarray]
+
+__all__ = ["Residual", "Share", "residual_of"]
+
+_FEW = 512  # channels: a longer axis is one of positions; chosen
+_LEAST = 1e-3  # of the output's size: what an almost silent channel is divided by; chosen
+_MOST_NUMBERS = 4096  # of them count as evidence, as in `stretch`: elements of a tensor are not independent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """How much a response explains: of all squares together, and of the part (output and sample) of which it explains least.
+
+    `left` and `whole` are squared errors; `count` numbers were held against each other. `pattern` is the overlap of NaN and Inf.
+    """
+
+    pooled: float
+    least: float
+    left: float
+    whole: float
+    count: int
+    pattern: float = 1.0
+
+    def bits(self, floor: float) -> float:
+        """What is saved by it: n/2 log2 of what it leaves, with `floor` as the least squared error that counts."""
+        numbers = min(self.count, _MOST_NUMBERS) / 2
+        return numbers * math.log2(max(self.whole, floor) / max(self.left, floor)) if self.whole > floor else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Part:
+    """One output of one sample: float64 arrays, flat. `noise` is the squared error that rounding may leave."""
+
+    name: str
+    scale: np.ndarray
+    reference: np.ndarray
+    candidate: np.ndarray
+    shape: tuple[int, ...]
+    noise: float
+
+    def errors(self, response: np.ndarray) -> tuple[float, float, int, int]:
+        """Squared errors left and before, over what is finite on all sides; elements lost on both, and on either side."""
+        finite = np.isfinite(self.candidate)
+        given = np.isfinite(response)
+        known = np.isfinite(self.reference)
+        fit = finite & given & known
+        with np.errstate(all="ignore"):
+            left = np.square(np.where(fit, (self.candidate - response) * self.scale, 0.0))
+            whole = np.square(np.where(finite & known, (self.candidate - self.reference) * self.scale, 0.0))
+        lost = known & ~finite
+        also = known & ~given
+        return float(left.sum()), float(whole.sum()), int((lost & also).sum()), int((lost | also).sum())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Residual:
+    """The parts of each sample."""
+
+    samples: Sequence[Sequence[_Part]]
+
+    @property
+    def whole(self) -> float:
+        """All squared error."""
+        return sum(part.errors(part.reference)[1] for parts in self.samples for part in parts)
+
+    @property
+    def noise(self) -> float:
+        """The squared error that rounding may leave."""
+        return sum(part.noise for parts in self.samples for part in parts)
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the candidate has NaN or Inf where the reference has none."""
+        return any(part.errors(part.reference)[3] > 0 for parts in self.samples for part in parts)
+
+    def still(self) -> frozenset[str]:
+        """Outputs that are what the reference gives, on every sample, up to rounding: no edit that reaches them is at fault."""
+        moved = {
+            part.name
+            for parts in self.samples
+            for part in parts
+            if part.errors(part.reference)[1] > part.noise or part.errors(part.reference)[3] > 0
+        }
+        return frozenset(part.name for parts in self.samples for part in parts if part.scale.size > 1) - moved
+
+    def seeds(self, sample: int, signs: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Directions of a sweep, by output: random signs and the residual, (shape, directions + 1), scaled.
+
+        `signs` is float32, (numbers of the sample, directions); given back beside them: the residual's products with it.
+        """
+        found, at, products = {}, 0, np.zeros(signs.shape[1])
+        for part in self.samples[sample]:
+            size = part.reference.size
+            own = signs[at : at + size]
+            at += size
+            with np.errstate(all="ignore"):
+                error = (part.candidate - part.reference) * part.scale
+            error = np.where(np.isfinite(error), error, 0.0)
+            products += own.T.astype(np.float64) @ error
+            both = np.concatenate([own, error[:, None].astype(np.float32)], 1) * part.scale[:, None].astype(np.float32)
+            found[part.name] = both.reshape((*part.shape, -1))
+        return found, products
+
+    def numbers(self, sample: int) -> int:
+        """How many there are of a sample."""
+        return sum(part.reference.size for part in self.samples[sample])
+
+    def size(self, sample: int) -> float:
+        """The squared error of a sample."""
+        return sum(part.errors(part.reference)[1] for part in self.samples[sample])
+
+    def difference(self, sample: int, response: Arrays) -> np.ndarray:
+        """What a response adds to the reference's outputs, scaled, float64; zero where anything is not finite."""
+        with np.errstate(all="ignore"):
+            rows = [
+                (np.asarray(response[part.name], np.float64).ravel() - part.reference) * part.scale
+                for part in self.samples[sample]
+            ]
+        row = np.concatenate(rows)
+        return np.where(np.isfinite(row), row, 0.0)
+
+    def wanted(self, sample: int) -> np.ndarray:
+        """What the candidate adds to the reference's outputs, as `difference`."""
+        return self.difference(sample, {part.name: part.candidate for part in self.samples[sample]})
+
+    def share(self, responses: Mapping[int, Arrays]) -> Share:
+        """How much of the error of some samples their responses explain; nothing where a shape is another one."""
+        left = whole = 0.0
+        both = either = count = 0
+        least = 1.0
+        for sample, response in responses.items():
+            for part in self.samples[sample]:
+                array = response.get(part.name)
+                if array is None or array.shape != part.shape:
+                    return Share(pooled=-1.0, least=-1.0, left=self.whole, whole=self.whole, count=0)
+                now, before, same, lost = part.errors(np.asarray(array, np.float64).ravel())
+                left, whole, both, either = left + now, whole + before, both + same, either + lost
+                count += int((np.abs(part.candidate - part.reference) * part.scale > 0).sum())
+                if before > part.noise or now > part.noise:
+                    least = min(least, 1 - max(now - part.noise, 0.0) / before if before else -1.0)
+                if lost:
+                    least = min(least, same / lost)
+        pattern = both / either if either else 1.0
+        pooled = (1 - left / whole if whole > 0 else 1.0 if either else 0.0) * pattern
+        return Share(pooled=pooled, least=least, left=left, whole=whole, count=count, pattern=pattern)
+
+
+def residual_of(
+    reference: Sequence[Arrays], candidate: Sequence[Arrays], noise: Mapping[str, float], outputs: Sequence[str]
+) -> Residual:
+    """The residual of some outputs.
+
+    Args:
+        reference: By sample, the reference's outputs.
+        candidate: By sample, the candidate's, under the reference's names.
+        noise: By output, the relative L2 error that rounding may leave.
+        outputs: Those that count: of numbers, in one shape on both sides.
+    """
+    samples = []
+    for mine, its in zip(reference, candidate, strict=True):
+        parts = []
+        for name in outputs:
+            if name not in mine or name not in its or mine[name].shape != its[name].shape:
+                continue
+            known = np.asarray(mine[name], np.float64)
+            scale = _scale(known)
+            size = float(np.square(np.where(np.isfinite(known), known, 0.0) * scale).sum())
+            parts.append(
+                _Part(
+                    name=name,
+                    scale=scale.ravel(),
+                    reference=known.ravel(),
+                    candidate=np.asarray(its[name], np.float64).ravel(),
+                    shape=known.shape,
+                    noise=noise.get(name, 0.0) ** 2 * size,
+                )
+            )
+        samples.append(parts)
+    return Residual(samples=samples)
+
+
+def _scale(array: np.ndarray) -> np.ndarray:
+    """One over the size of each channel, and over the square root of the count: float64, of the array's shape."""
+    finite = np.where(np.isfinite(array), array, 0.0)
+    whole = math.sqrt(float(np.square(finite).mean())) if array.size else 0.0
+    size = np.full(array.shape, whole or 1.0)
+    if array.ndim >= 3 and 1 < array.shape[1] <= _FEW and array.shape[1] * 4 <= array.size // array.shape[1]:
+        others = tuple(axis for axis in range(array.ndim) if axis != 1)
+        channel = np.sqrt(np.square(finite).mean(others, keepdims=True))
+        size = np.broadcast_to(np.maximum(channel, _LEAST * (whole or 1.0)), array.shape)
+    return 1 / size / math.sqrt(max(1, array.size))

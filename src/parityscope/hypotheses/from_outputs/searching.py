@@ -1,0 +1,192 @@
+"""The whole search: sites, guesses, trials, and the class of what explains as much.
+
+Budgets are estimated seconds (as `explanation.budget`), so that a slow machine finds what a quick one does.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.arithmetic.opsets import OLDEST, prepared
+from parityscope.case.model import read_graph
+from parityscope.errors import ParityError
+from parityscope.evaluation.program import compile_program
+from parityscope.hypotheses.from_outputs.predicting import Guess, Predictor
+from parityscope.hypotheses.from_outputs.reference import Reference, open_reference
+from parityscope.hypotheses.from_outputs.residual import Residual, residual_of
+from parityscope.hypotheses.from_outputs.sites import EARLY, LATE, Site, sites_of
+from parityscope.hypotheses.from_outputs.trying import ENOUGH, Trials, Tried
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+__all__ = ["Found", "Outputs", "search_outputs"]
+
+_NBYTES = 3 << 30  # of the reference's tensors; chosen
+# Estimated seconds of each stage: as many runs of the whole network, between two bounds. Chosen for 10 s on small networks and
+# 30 s on a text detector of 330 nodes.
+_RUNS = 400
+_GUESS_S, _DEEP_S, _TRY_S = (2.0, 8.0), (2.0, 6.0), (2.0, 10.0)
+_NUMBERS = 2048  # samples are predicted together until they have so many; chosen
+_DEEP_SITES = 24  # at which longer edits are generated; chosen
+_CLASS = 40  # evaluations that look for what cannot be told from the best
+_ALIKE = 0.004  # of the share, and of the sketch
+_EQUAL = 1e-9  # of the squared error: what leaves less is as good as what leaves nothing; chosen
+_PATTERN = 0.99  # of the elements that are lost on either side; where most are, few numbers are left to count
+_SURE_BITS = 20.0  # chosen: one claim in a million that would save as much by chance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Outputs:
+    """What is known: a model, and what both sides gave on some samples, by the reference's names.
+
+    `noise` is the relative L2 error that rounding may leave of each output; `scale` multiplies all budgets.
+    """
+
+    model: Path
+    feeds: Sequence[Mapping[str, np.ndarray]]
+    candidate: Sequence[Mapping[str, np.ndarray]]
+    noise: Mapping[str, float]
+    scale: float = 1.0
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Found:
+    """What a search gave: everything tried, best first, and those that cannot be told from the best (`alike`)."""
+
+    reference: Reference
+    residual: Residual
+    sites: Sequence[Site]
+    trials: Trials
+    predictor: Predictor
+    guesses: list[Guess] = field(default_factory=list)
+    alike: list[Tried] = field(default_factory=list)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the best is a cause: it explains everything everywhere, in fewer bits than it saves."""
+        return bool(self.alike)
+
+
+def search_outputs(
+    outputs: Outputs, trying: Callable[[str], None] = lambda _: None, banned: frozenset[str] = frozenset()
+) -> Found:
+    """Looks for the edit of the reference that gives the candidate's outputs.
+
+    Raises:
+        ParityError: the reference cannot be run step by step, or nothing is wrong with outputs of numbers.
+    """
+    program = compile_program(prepared(read_graph(outputs.model), OLDEST))
+    reference = open_reference(program, outputs.feeds, _NBYTES)
+    names = [name for name in program.outputs if name in reference.values[0] and _is_number(reference.values[0][name])]
+    residual = residual_of(reference.values, outputs.candidate, outputs.noise, names)
+    if residual.whole <= residual.noise and not residual.is_broken:
+        raise ParityError("no output of numbers differs by more than rounding")
+    sites = sites_of(reference, residual.still())
+    samples = _first_samples(residual)
+    predictor = Predictor(reference=reference, residual=residual, samples=samples, trying=trying, banned=banned)
+    trials = Trials(
+        reference=reference,
+        residual=residual,
+        samples=samples,
+        seconds=_budget(reference, _TRY_S, outputs.scale),
+        trying=trying,
+        banned=banned,
+    )
+    found = Found(reference=reference, residual=residual, sites=sites, trials=trials, predictor=predictor)
+    found.guesses += predictor.guess(sites, EARLY, _budget(reference, _GUESS_S, outputs.scale), fitted=True)
+    trials.run(found.guesses)
+    if not _explained(trials):
+        deep = _promising(found)
+        late = predictor.guess(deep, LATE, _budget(reference, _DEEP_S, outputs.scale), fitted=False)
+        found.guesses += late
+        trials.seconds = max(trials.seconds, 0.0) + _budget(reference, _TRY_S, outputs.scale)
+        trials.run(late)
+    _class_of(found)
+    return found
+
+
+def _budget(reference: Reference, bounds: tuple[float, float], scale: float) -> float:
+    """Estimated seconds of a stage."""
+    once = sum(reference.seconds.values()) * len(reference.values)
+    return scale * min(max(_RUNS * once, bounds[0]), bounds[1])
+
+
+def _is_number(array: np.ndarray) -> bool:
+    return array.dtype.kind in "fiu" and array.size > 0
+
+
+def _first_samples(residual: Residual) -> tuple[int, ...]:
+    """The samples that are predicted and tried first: the worst, and as many more as it takes to have enough numbers."""
+    order = sorted(range(len(residual.samples)), key=lambda sample: -residual.size(sample))
+    chosen: list[int] = []
+    numbers = 0
+    for sample in order:
+        if not chosen or numbers < _NUMBERS:
+            chosen.append(sample)
+            numbers += residual.numbers(sample)
+    return tuple(sorted(chosen))
+
+
+def _explained(trials: Trials) -> bool:
+    best = trials.best
+    return best is not None and best.share is not None and best.share.least >= ENOUGH
+
+
+def _promising(found: Found) -> list[Site]:
+    """The sites at which something explains most, or was expected to; all, where they are few."""
+    if len(found.sites) <= _DEEP_SITES:
+        return list(found.sites)
+    worth = dict(found.trials.by_site)
+    for guess in found.guesses:
+        key = guess.site.output
+        if key not in worth and guess.score is not None:
+            worth[key] = max(worth.get(key, -1.0), 0.5 * guess.score)
+    order = sorted(found.sites, key=lambda site: -worth.get(site.output, -1.0))
+    return order[:_DEEP_SITES]
+
+
+def _class_of(found: Found) -> None:
+    """Fills in what cannot be told from the best: explains as much, of all samples, where that is a claim."""
+    trials = found.trials
+    best = trials.best
+    if best is None or not _is_claim(found, best):
+        return
+    trials.seconds = max(trials.seconds, _TRY_S[0])
+    near = [one for one in found.guesses if id(one) not in trials.seen and _is_near(one, best.guess)]
+    for guess in sorted(near, key=lambda one: -(one.score or 0.0))[:_CLASS]:
+        trials.attempt(guess)
+    held = [one for one in trials.tried if _is_claim(found, one)]
+    top = max(one.explained for one in held)
+    left = 1 - top
+    alike = [one for one in held if 1 - one.explained <= max(3 * left, 1e-4)]
+    floor = max(found.residual.noise, _EQUAL * found.residual.whole)
+    found.alike = sorted(alike, key=lambda one: one.edit.bits - (one.share.bits(floor) if one.share else 0.0))
+
+
+def _is_near(guess: Guess, best: Guess) -> bool:
+    if guess.sketch is None or best.sketch is None:
+        return guess.site is best.site
+    scale = best.amount / best.family.step if best.family is not None and not best.family.grid else 1.0
+    mine = (
+        best.sketch * scale
+        if best.family is not None and best.edit is None and "index" not in best.kind
+        else best.sketch
+    )
+    other = guess.sketch
+    if guess.family is not None and not guess.family.grid and "index" not in guess.kind:
+        other = other * (guess.amount / guess.family.step)
+    return bool(np.linalg.norm(other - mine) <= 0.02 * np.linalg.norm(mine) + 1e-30)
+
+
+def _is_claim(found: Found, one: Tried) -> bool:
+    if one.share is None or one.share.least < ENOUGH or one.share.pooled < ENOUGH:
+        return False
+    floor = max(found.residual.noise, 1e-300)
+    lost = one.share.pattern >= _PATTERN if found.residual.is_broken else False
+    return lost or one.share.bits(floor) >= one.edit.bits + math.log2(max(2, len(found.sites))) + _SURE_BITS

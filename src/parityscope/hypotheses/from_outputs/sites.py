@@ -1,0 +1,181 @@
+"""A step of the reference as a stretch of one, so that what is generated for layers that were seen serves here too.
+
+What the generators read are the reference's own tensors: those of steps near by that do not depend on the site's result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from parityscope.errors import ParityError
+from parityscope.hypotheses.searching import generated_kinds
+from parityscope.hypotheses.stretch import Context, Stretch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import onnx
+
+    from parityscope.evaluation.program import Step
+    from parityscope.hypotheses.edits import Edit
+    from parityscope.hypotheses.from_outputs.reference import Reference
+
+__all__ = ["EARLY", "LATE", "Site", "sites_of"]
+
+# Kinds of `searching` by when they are asked: few and short ones everywhere, thousands where something comes near. What fits
+# numbers to a tensor that was seen has `families` in its place.
+EARLY = ("neighbours", "inputs", "attributes", "values")
+LATE = ("operators", "near constants", "changed inputs", "joint", "inside")
+_OF_RESULT = "values"
+_BEFORE, _BEHIND = 24, 6  # steps around whose tensors and constants are looked at; chosen
+_SMALL = 1 << 16  # elements of a constant near by
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Site:
+    """Where an edit can stand. `output` is the tensor that edits of the result are about.
+
+    With `whole_step` the node itself may be another one too; a further output of a step, and one whose other outputs are right,
+    have edits of their result alone.
+    """
+
+    reference: Reference
+    step: Step
+    output: str
+    whole_step: bool = True
+    _stretch: Stretch | None = None
+    _edits: dict[str, list[Edit]] = field(default_factory=dict)
+
+    @property
+    def stretch(self) -> Stretch:
+        """The step made ready.
+
+        Raises:
+            ParityError: it cannot be run alone.
+        """
+        if self._stretch is None:
+            self._stretch = Stretch(context=_context(self), sessions=self.reference.sessions)
+        return self._stretch
+
+    @property
+    def size(self) -> int:
+        """Elements of its result."""
+        return int(self.reference.values[0][self.output].size)
+
+    def edits(self, kinds: Sequence[str]) -> Iterator[tuple[str, Edit]]:
+        """What is generated of some kinds, with the kind; a generator that cannot go on ends alone."""
+        for kind in kinds if self.whole_step else (one for one in kinds if one == _OF_RESULT):
+            if kind not in self._edits:
+                self._edits[kind] = list(self._generated(kind))
+            yield from ((kind, edit) for edit in self._edits[kind])
+
+    def _generated(self, kind: str) -> Iterator[Edit]:
+        stretch = self.stretch
+        node = next(one for one in stretch.context.nodes if tuple(one.output) == stretch.steps[0].outputs)
+        made = next(edits for name, edits in generated_kinds(stretch, [(0, node)]) if name == kind)
+        while True:
+            try:
+                edit = next(made, None)
+            except MemoryError:
+                raise
+            except Exception:  # noqa: BLE001 - a strange node trips one generator, and the others go on
+                return
+            if edit is None:
+                return
+            yield edit
+
+    def results(self, sample: int, edit: Edit) -> list[np.ndarray | None] | None:
+        """What the step gives with an edit, in the reference's types; None where it cannot be had."""
+        try:
+            with np.errstate(all="ignore"):
+                found = self.stretch.results(sample, edit)
+                return [
+                    np.asarray(found[name]).astype(self.reference.values[sample][name].dtype, copy=False)
+                    if name in found
+                    else None
+                    for name in self.step.outputs
+                ]
+        except MemoryError:
+            raise
+        except Exception:  # noqa: BLE001 - whatever an edit does, it explains nothing then
+            return None
+
+
+def sites_of(reference: Reference, still: frozenset[str]) -> list[Site]:
+    """The sites of the live steps; what reaches an output that stands still is none."""
+    found = []
+    for step in reference.live:
+        given = [name for name in step.outputs if name in reference.values[0]]
+        free = [name for name in given if _reached(reference, step, name).isdisjoint(still)]
+        for name in free if not step.bodies else ():
+            whole_step = name == free[0] and len(free) == len(given)
+            found.append(Site(reference=reference, step=step, output=name, whole_step=whole_step))
+    return found
+
+
+def _reached(reference: Reference, step: Step, output: str) -> set[str]:
+    """What depends on one output of a step, and that itself."""
+    found = {output}
+    for other in reference.after[step.index]:
+        if not found.isdisjoint(other.reads):
+            found.update(other.outputs)
+    return found
+
+
+def _context(site: Site) -> Context:
+    reference, step = site.reference, site.step
+    steps = reference.program.steps
+    makers = {
+        reference.program.steps_of[name].index: reference.program.steps_of[name]
+        for name in step.inputs
+        if name in reference.program.steps_of
+    }
+    takers = {
+        one.index: one
+        for one in reference.after.get(step.index, ())
+        if any(name in one.inputs for name in step.outputs)
+    }
+    chosen = sorted({**makers, **takers, step.index: step}.items())
+    behind = {name for one in (step, *reference.after[step.index]) for name in one.outputs if name}
+    near = [*(one for _, one in chosen), *reversed(steps[max(0, step.index - _BEFORE) : step.index + _BEHIND])]
+    names = dict.fromkeys(name for one in near for name in (*one.inputs, *one.outputs) if name)
+    constants = reference.program.constants
+    held = {name: constants[name] for _, one in chosen for name in one.inputs if name in constants}
+    held |= {
+        name: constants[name]
+        for name in names
+        if name in constants and constants[name].dtype.kind == "f" and 0 < constants[name].size <= _SMALL
+    }
+    shown = [name for name in names if name not in behind and name not in constants]
+    worlds = [_world(values, shown, reference.program.inputs) for values in reference.values]
+    for name in (name for name in step.inputs if name and name not in constants):
+        if name not in worlds[0]:
+            raise ParityError(f"{name} is no tensor")
+    return Context(
+        nodes=[_message(one) for _, one in chosen],
+        stretch=[[index for index, _ in chosen].index(step.index)],
+        output=site.output,
+        constants=held,
+        worlds=worlds,
+        candidate=[values[site.output] for values in reference.values],
+        behind=frozenset(behind - {site.output}),
+        opsets=dict(reference.program.opsets),
+        ir_version=reference.program.ir_version,
+    )
+
+
+def _world(values: Mapping[str, np.ndarray], names: Sequence[str], fed: Sequence[str]) -> dict[str, np.ndarray]:
+    return {name: values[name] for name in dict.fromkeys((*names, *fed)) if name in values}
+
+
+def _message(step: Step) -> onnx.NodeProto:
+    """A step by its sites."""
+    node = ir.serde.serialize_node(step.node)
+    del node.input[:], node.output[:]
+    node.input.extend(step.inputs)
+    node.output.extend(step.outputs)
+    return node

@@ -1,0 +1,181 @@
+"""What a search from the outputs says, as records that travel between processes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.errors import ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from parityscope.hypotheses.edits import Behind
+    from parityscope.hypotheses.from_outputs.searching import Found
+    from parityscope.hypotheses.from_outputs.trying import Tried
+
+__all__ = ["Member", "Told", "told_of"]
+
+_COMPARED = 16  # members of a class whose tensors are looked at to tell them apart
+_LISTED = 40  # members that are told
+_NEXT = 3  # tensors that are named, at most
+_APART = 1e-4  # relative: tensors that differ by more are told apart by recording them; chosen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """An edit: in words, at the step that gives `output`, with the share of the error of all samples that it explains.
+
+    `least` is that of the output and sample of which it explains least. What does the same in a graph
+    is as in `worker.Candidate`.
+    """
+
+    words: str
+    kind: str
+    output: str
+    op_type: str
+    bits: float
+    share: float
+    least: float
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    node: bytes = b""
+    reads: tuple[int | None, ...] | None = None
+    behind: Behind = ()
+    constants: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def step(self) -> str:
+        """The key of the step that is changed."""
+        return self.output
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """The answer: `members` cannot be told apart and are proved, shortest first; none where nothing is.
+
+    `nearest` is the best description, `sites` the tensors at which the error may come in, in order, of `live` that can matter.
+    `predicted` edits were judged by derivative, `evaluated` exactly (by kind), `untried` left for want of budget; `refused` are
+    operators without a derivative. `record` are the tensors to record next, the one that decides most first.
+    """
+
+    members: tuple[Member, ...] = ()
+    nearest: Member | None = None
+    sites: tuple[str, ...] = ()
+    live: int = 0
+    predicted: int = 0
+    evaluated: Mapping[str, int] = field(default_factory=dict)
+    evaluations: int = 0
+    untried: int = 0
+    refused: Mapping[str, str] = field(default_factory=dict)
+    record: tuple[str, ...] = ()
+    fatal: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def told_of(found: Found) -> Told:
+    """A search in words."""
+    best = found.trials.best
+    members = tuple(_member(one) for one in found.alike[:_LISTED])
+    return Told(
+        members=members,
+        nearest=None if best is None or best.explained <= 0 else _member(best),
+        sites=tuple(site.output for site in found.sites),
+        live=len(found.reference.live),
+        predicted=found.predictor.generated,
+        evaluated=dict(Counter(one.guess.kind for one in found.trials.tried)),
+        evaluations=found.trials.evaluations,
+        untried=found.predictor.left_out,
+        refused=dict(found.predictor.refused),
+        record=_dividing(found) if members else _halving(found),
+    )
+
+
+def _member(one: Tried) -> Member:
+    edit, site = one.edit, one.guess.site
+    alone = (edit.before is None or edit.reads is not None) and edit.after is None and edit.opset is None
+    alone = alone and edit.whole is None
+    return Member(
+        words=edit.words,
+        kind=one.guess.kind,
+        output=site.output,
+        op_type=site.step.op_type,
+        bits=edit.bits,
+        share=one.explained,
+        least=one.explained if one.share is None else one.share.least,
+        numbers=dict(edit.numbers),
+        node=edit.node.SerializeToString() if edit.node is not None and alone else b"",
+        reads=edit.reads,
+        behind=edit.behind,
+        constants=site.stretch.changed_constants(edit),
+    )
+
+
+def _dividing(found: Found) -> tuple[str, ...]:
+    """Tensors that tell the members of a class apart, fewest first: each the one that parts most of what is still together."""
+    members = found.alike[:_COMPARED]
+    if len(members) < 2:
+        return ()
+    sample = found.trials.samples[0]
+    given: list[Mapping[str, np.ndarray]] = []
+    for one in members:
+        results = one.guess.site.results(sample, one.edit)
+        try:
+            given.append({} if results is None else found.reference.changed(sample, one.guess.site.step, results))
+        except ParityError:
+            given.append({})
+    names = dict.fromkeys(one.guess.site.output for one in members)
+    groups: list[list[int]] = [list(range(len(members)))]
+    chosen: list[str] = []
+    while len(chosen) < _NEXT:
+        best = max(names, key=lambda name: len(_parted(found, sample, given, groups, name)), default="")
+        parted = _parted(found, sample, given, groups, best) if best else groups
+        if len(parted) == len(groups):
+            break
+        chosen.append(best)
+        groups = parted
+    return tuple(chosen)
+
+
+def _parted(
+    found: Found, sample: int, given: Sequence[Mapping[str, np.ndarray]], groups: Sequence[Sequence[int]], name: str
+) -> list[list[int]]:
+    """The groups as recording a tensor would part them."""
+    known = found.reference.values[sample][name]
+    parted: list[list[int]] = []
+    for group in groups:
+        kept: list[tuple[np.ndarray, list[int]]] = []
+        for member in group:
+            array = given[member].get(name, known)
+            for other, those in kept:
+                if _agree(array, other):
+                    those.append(member)
+                    break
+            else:
+                kept.append((array, [member]))
+        parted += [those for _, those in kept]
+    return parted
+
+
+def _agree(one: np.ndarray, other: np.ndarray) -> bool:
+    if one.shape != other.shape:
+        return False
+    mine, its = (np.nan_to_num(np.asarray(array, np.float64)) for array in (one, other))
+    return float(np.linalg.norm(mine - its)) <= _APART * float(np.linalg.norm(its))
+
+
+def _halving(found: Found) -> tuple[str, ...]:
+    """The tensor above or at which half of the sites lie: whether it is right says in which half the error comes in."""
+    sites = {site.step.index for site in found.sites}
+    if len(sites) < 2:
+        return ()
+    above = dict.fromkeys(sites, 1)
+    for site in found.sites:
+        for other in found.reference.after[site.step.index]:
+            if other.index in above:
+                above[other.index] += 1
+    half = len(sites) / 2
+    order = sorted(found.sites, key=lambda site: (abs(above[site.step.index] - half), site.step.index))
+    return (order[0].output,)

@@ -1,0 +1,106 @@
+"""Causes from the outputs alone: a fault of the graph in a recording without layers is found, a right one is not blamed."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from command_line import exit_status
+from parityscope.backends._onnxruntime import open_session
+from parityscope.case import load_model
+from parityscope.testing.networks import write_network
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+NETWORK = """<ir_version: 8, opset_import: ["" : 17]> g (float[6,20] x) => (float[6,12] scores, float[6,5] box) {
+  a = Gemm(x, w1, b1)
+  h = LeakyRelu<alpha = 0.1>(a)
+  s = Mul(h, gain)
+  t = Gemm(s, w2, b2)
+  u = Tanh(t)
+  scores = Gemm(u, w3)
+  box = Gemm(s, w4, b4)
+}"""
+DRAW = np.random.default_rng(4)
+WEIGHTS = {
+    name: DRAW.normal(size=shape).astype(np.float32) / np.float32(size)
+    for name, shape, size in (
+        ("w1", (20, 14), 4),
+        ("b1", 14, 4),
+        ("gain", 14, 1),
+        ("w2", (14, 16), 3),
+        ("b2", 16, 4),
+        ("w3", (16, 12), 4),
+        ("w4", (14, 5), 4),
+        ("b4", 5, 4),
+    )
+}
+SAMPLES = [{"x": DRAW.normal(size=(6, 20)).astype(np.float32)} for _ in range(2)]
+NOISE = DRAW.normal(size=(16, 12)).astype(np.float32) / 40
+
+
+def diagnose(folder: Path, deployed: str, weights: dict[str, np.ndarray] | None = None, *options: str) -> str:
+    """What is printed of a recording of what another network gives, outputs only."""
+    folder.mkdir(exist_ok=True)
+    model = write_network(folder / "model.onnx", NETWORK, WEIGHTS)
+    other = write_network(folder / "deployed.onnx", deployed, WEIGHTS | (weights or {}))
+    run = open_session(load_model(other).graph())
+    for kind in ("inputs", "recorded"):
+        (folder / kind).mkdir()
+    for number, arrays in enumerate(SAMPLES):
+        np.savez(folder / "inputs" / f"{number}.npz", **arrays)
+        np.savez(folder / "recorded" / f"{number}.npz", **run(arrays))
+    words = ("diagnose", str(model), "--inputs", str(folder / "inputs"), "--quiet", "--study", str(folder / "study"))
+    assert exit_status(*words, "--candidate", f"saved?path={folder / 'recorded'}", *options) in {0, 1, 3}
+    return (folder / "study" / "study.json").read_text(encoding="utf-8")
+
+
+def findings(text: str) -> list[dict[str, Any]]:
+    """The findings of a study."""
+    return list(json.loads(text)["findings"])
+
+
+def test_a_fault_of_the_graph_is_the_first_cause(tmp_path: Path) -> None:
+    first = findings(diagnose(tmp_path, NETWORK.replace("alpha = 0.1", "alpha = 0.3")))[0]
+    assert (first["code"], first["role"]) == ("FUS014", "cause")
+    assert first["site"]["tensor"] == "h"
+    assert "attribute alpha 0.3" in first["claim"]
+    assert first["share"] > 0.985
+
+
+def test_what_does_the_same_is_told_with_what_would_decide(tmp_path: Path) -> None:
+    halved = NETWORK.replace("s = Mul(h, gain)", "q = Mul(h, gain)\n  s = Mul(q, half)")
+    first = findings(diagnose(tmp_path, halved, {"half": np.array(0.5, np.float32)}))[0]
+    told = [first["site"]["tensor"], *(one.split(":")[0] for one in first["details"]["alike"])]
+    assert first["code"] == "FUS014"
+    assert {"h", "s"} <= set(told)  # a scale goes through LeakyRelu and Mul alike
+    assert first["details"]["record"]
+
+
+def test_a_right_recording_in_half_precision_is_not_blamed(tmp_path: Path) -> None:
+    narrow = NETWORK.replace("(x, w1, b1)", "(coarse, w1, b1)").replace(
+        "  a = Gemm", "  small = Cast<to = 10>(x)\n  coarse = Cast<to = 1>(small)\n  a = Gemm"
+    )
+    rounded = {name: array.astype(np.float16).astype(np.float32) for name, array in WEIGHTS.items()}
+    found = findings(diagnose(tmp_path, narrow, rounded))
+    assert not [one for one in found if one["code"] == "FUS014" and one["role"] == "cause"]
+
+
+def test_where_nothing_is_proved_the_answer_says_what_is_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (answer,) = [
+        one for one in findings(diagnose(tmp_path, NETWORK, {"w3": WEIGHTS["w3"] + NOISE})) if one["code"] == "FUS014"
+    ]
+    assert answer["role"] == "information"
+    # The other output is right, so that nothing above what both share can be at fault.
+    assert answer["details"]["region"] == ["t", "u", "scores"]
+    assert answer["details"]["record"] == ["t"] or answer["details"]["record"] == ["u"]
+    assert "no cause" in answer["claim"]
+    printed = capsys.readouterr().out
+    assert "No experiment supported a cause" not in printed
