@@ -85,8 +85,10 @@ def test_a_letterbox_by_hand() -> None:
     assert (found[:4] == (7, 8, 9)).all()
     assert (found[-4:] == (7, 8, 9)).all()
     np.testing.assert_array_equal(found[4:-4], resampled(image, "bilinear-antialias", (48, 64), whole=True))
-    corner = placed(Placing(size=SIZE, fit="letterbox", corner=True), image)
+    corner = placed(Placing(size=SIZE, fit="letterbox", side="first"), image)
     np.testing.assert_array_equal(corner[:48], found[4:-4])
+    last = placed(Placing(size=SIZE, fit="letterbox", side="last"), image)
+    np.testing.assert_array_equal(last[8:], found[4:-4])
 
 
 PLACINGS = (
@@ -95,7 +97,7 @@ PLACINGS = (
     Placing(size=SIZE, kernel="area", whole=False),
     Placing(size=SIZE, kernel="nearest-floor"),
     Placing(size=SIZE, fit="letterbox"),
-    Placing(size=SIZE, fit="letterbox", fill=(0.0, 0.0, 0.0), corner=True, kernel="bicubic"),
+    Placing(size=SIZE, fit="letterbox", fill=(0.0, 0.0, 0.0), side="first", kernel="bicubic"),
     Placing(size=SIZE, fit="shorter", shorter=73),
     Placing(size=SIZE, fit="central", shorter=96),
 )

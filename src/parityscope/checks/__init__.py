@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from parityscope.plugins import discover
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 
     import numpy as np
     import onnx_ir as ir
@@ -98,6 +98,9 @@ class Bench:
 
     `honest` gives what an honest deployment of the declared arithmetic would, on any inputs.
 
+    `kept` holds what earlier runs on changed inputs measured, by what each was: where it outlives the process, a search that
+    was cut off goes on where it was.
+
     `watched(i, tensors)` is `candidate(i)` while it also has to give back the intermediate tensors named, by the reference's
     names; None where nothing can be asked of it.
     """
@@ -115,6 +118,7 @@ class Bench:
     converted: Run | None = None
     honest: Run | None = None
     watched: Callable[[int, Sequence[str]], Mapping[str, np.ndarray]] | None = None
+    kept: MutableMapping[str, tuple[float, float, float] | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

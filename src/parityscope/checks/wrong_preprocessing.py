@@ -7,17 +7,20 @@ other side, a token cut off, special tokens missing, a mask of ones.
 How it shows: FP32, FP16 and INT8 deployments are equally wrong. Where tensors were recorded the first layer already
 differs as much as the last; fed with the same tensors both sides agree.
 
-How we test for it: from outputs alone. The reference is run on transformed inputs, and a transformation (or two, one after the
-other) is accepted if the reference then reproduces the candidate on every sample tried: to what the declared arithmetic
+How we test for it: from outputs alone. The reference is run on transformed inputs, and a composition of transformations
+is accepted if the reference then reproduces the candidate on every sample tried: to what the declared arithmetic
 explains, or to a thousandth of the error without it; and if so good an agreement is no accident of that many trials. An
 honest deployment of the declared arithmetic is asked too: it may saturate or overflow where the reference does not. What
 reproduces outputs that tell little (two classes that are sure of themselves, NaN throughout) is told as a possibility.
-Which normalization the reference's inputs had is read from their range.
+Which normalization the reference's inputs had is read from their range. Compositions are built greedily and with
+backtracking, within 1,000 runs and never by a clock: the same is found on a slow machine, and a search that was cut off goes
+on where it was.
 
-What only the original image knows (resize kernel, antialiasing, half-pixel centres, crop, letterbox, its colour and where it
-lies) is tried where the images are known: samples made of a folder of images, or `--images`. How the reference places its
-image is recognised from image and prepared input; a step may leave a fifth of the error, because libraries round in their
-own ways. Without images this is not examined, and the study says so.
+What only the original image knows (resize kernel, antialiasing, half-pixel centres, crop, letterbox, its colour, where it lies,
+whether it is filled behind the normalization, the EXIF orientation) is tried where the images are known: samples made of a
+folder of images, or `--images`. How the reference places its image is recognised from image and prepared input; a step may
+leave a fifth of the error, because libraries round in their own ways. Without images this is not examined, and the study
+says so.
 
 What it is confused with: transformations that the model cannot tell apart on these samples (they are named); a first layer
 whose weights were changed in the same way. Swapped inputs have their own check.
@@ -31,8 +34,8 @@ accuracy issues. Definitions of the normalizations: checks/_preprocessing/normal
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,9 +46,10 @@ from parityscope.checks._common import number
 from parityscope.checks._examples import PICTURE, picture_arrays
 from parityscope.checks._preprocessing.images import image_of, image_steps
 from parityscope.checks._preprocessing.pictures import pictures_of
+from parityscope.checks._preprocessing.placings import placing_steps, recognised
 from parityscope.checks._preprocessing.repairing import repair_details, repairs_of, said_of_precision
 from parityscope.checks._preprocessing.searching import Question, search
-from parityscope.checks._preprocessing.steps import ORIGINAL, PLACING, UNEXPLAINED, apply_steps, said
+from parityscope.checks._preprocessing.steps import ORIGINAL, UNEXPLAINED, apply_steps, model_inputs, said
 from parityscope.checks._preprocessing.tokens import token_steps, tokens_of
 from parityscope.checks._reproducing import NEAR, nonsense_fits, wrong_samples
 from parityscope.comparison.rows import aligner
@@ -58,22 +62,20 @@ if TYPE_CHECKING:
 
     from parityscope.checks import Bench, Scene
     from parityscope.checks._preprocessing.images import Image
-    from parityscope.checks._preprocessing.searching import Found, Trial
+    from parityscope.checks._preprocessing.searching import Found
     from parityscope.checks._preprocessing.steps import Step
+    from parityscope.checks._preprocessing.walking import Trial
 
-__all__ = ["CHECK"]
+__all__ = ["CHECK", "said_inputs"]
 
 _CODE = "PRE001"
 _TITLE = "The deployment prepares its inputs in another way"
 
 _SAMPLES = 4  # chosen: the search runs on the worst, what it accepts must hold on all
 _IMAGES = 3  # chosen: inputs that look like images and are examined; each costs about 100 runs
-_RUNS = 400  # chosen: a 100 MFLOP model then takes some ten seconds on two cores
-_SECONDS = (
-    40.0  # the time the search may take, from the duration of a run; fewer compositions are tried, never fewer steps
-)
+_RUNS = 1000  # inferences that a search may take; chosen: ten times the number of single steps
+_NO_RECIPE: Mapping[str, Any] = MappingProxyType({})
 _ORDER_OF_CHANNELS = ":channels-"  # in the key of a step that only exchanges channels
-_FEWEST = 120  # about the number of single steps
 
 
 def _propose(scene: Scene) -> Iterator[Proposal]:
@@ -90,13 +92,15 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
     experiment = Experiment(
         check=_CODE,
         claim="the deployment prepares its inputs in another way than the reference",
-        change=f"the reference runs on transformed inputs: {len(steps)} single steps, then compositions of two",
+        change=f"the reference runs on transformed inputs: {len(steps)} single steps, then compositions, {_RUNS:,} runs at most",
         measure="worst relative L2 of reference(T(x)) against the candidate over outputs and samples",
         if_true="for some T, what the declared arithmetic explains (or a thousandth of the error without T)",
         if_false="no T comes near",
         cost_s=10.0,
     )
-    yield unless_arrived(scene, bench)(experiment, lambda: _test(scene, bench, samples, steps, experiment))
+    yield unless_arrived(scene, bench)(
+        experiment, lambda: _test(scene, bench, samples, steps, pictures.recipe, experiment)
+    )
     if arrived(scene):
         return
     images = _images(samples[0])
@@ -113,8 +117,7 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
 
 
 def _images(sample: Mapping[str, np.ndarray]) -> list[Image]:
-    named = ((name, array) for name, array in sample.items() if name != ORIGINAL)
-    return [image for name, array in named if (image := image_of(name, array)) is not None]
+    return [image for name, array in model_inputs(sample).items() if (image := image_of(name, array)) is not None]
 
 
 def _steps(samples: Sequence[Mapping[str, np.ndarray]]) -> list[Step]:
@@ -129,6 +132,7 @@ def _test(
     bench: Bench,
     samples: Sequence[Mapping[str, np.ndarray]],
     steps: Sequence[Step],
+    recipe: Mapping[str, Any],
     experiment: Experiment,
 ) -> Result:
     candidate = [dict(bench.candidate(index)) for index in bench.samples[: len(samples)]]
@@ -139,15 +143,13 @@ def _test(
     }
     if not bounds:
         raise ParityError("the candidate gave no output of floats on the samples tried", fix="record float outputs")
-    started = time.perf_counter()
-    _run(bench, samples[0])
-    seconds = time.perf_counter() - started
     question = Question(
         samples=samples,
         candidate=candidate,
         run=lambda inputs: _run(bench, inputs),
         bounds=bounds,
-        runs=int(min(_RUNS, max(_FEWEST, _SECONDS / max(seconds, 1e-9)))),
+        runs=_RUNS,
+        kept=bench.kept,
         align=aligner(scene.policy.matched if scene.policy else ()),
         honest=None if bench.honest is None else lambda inputs: _honest(bench, inputs),
         margin=margin_of(scene.declared),
@@ -164,7 +166,7 @@ def _test(
         because=_because(found, len(samples)),
     )
     if found.best is not None:
-        finding = _finding(scene, samples[0], found, evidence)
+        finding = _finding(scene, samples[0], found, evidence, recipe)
         return Result(evidence=evidence, finding=finding, correction=_correction(found.best))
     return Result(evidence=evidence, nearest=_nearest(scene, samples[0], found, evidence))
 
@@ -185,7 +187,7 @@ def _nearest(scene: Scene, sample: Mapping[str, np.ndarray], found: Found, evide
 
 def _correction(trial: Trial) -> Correction | None:
     """None where the original images would have to be prepared again."""
-    if any(step.stage == PLACING for step in trial.steps):
+    if any(step.base is not None for step in trial.steps):
         return None
 
     def changed(
@@ -200,7 +202,7 @@ def _correction(trial: Trial) -> Correction | None:
 def _run(bench: Bench, inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray] | None:
     """The reference's outputs; None where it cannot take such inputs, as with ids beyond its vocabulary."""
     try:
-        return bench.outputs({name: array for name, array in inputs.items() if name != ORIGINAL})
+        return bench.outputs(inputs)
     except ParityError:
         return None
 
@@ -210,7 +212,7 @@ def _honest(bench: Bench, inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.n
     if bench.honest is None:
         return None
     try:
-        return bench.honest({name: array for name, array in inputs.items() if name != ORIGINAL})
+        return bench.honest(inputs)
     except ParityError:
         return None
 
@@ -238,7 +240,13 @@ def _because(found: Found, samples: int) -> str:
     )
 
 
-def _finding(scene: Scene, sample: Mapping[str, np.ndarray], found: Found, evidence: Evidence) -> Finding:
+def _finding(
+    scene: Scene,
+    sample: Mapping[str, np.ndarray],
+    found: Found,
+    evidence: Evidence,
+    recipe: Mapping[str, Any] = _NO_RECIPE,
+) -> Finding:
     best = found.best
     if best is None:
         raise ValueError("nothing was found")
@@ -261,6 +269,7 @@ def _finding(scene: Scene, sample: Mapping[str, np.ndarray], found: Found, evide
         "runs": found.runs,
         "left_out": found.left_out,
         **repair_details(best.steps, sample),
+        **({"recipe": dict(recipe)} if recipe and any(step.base is not None for step in best.steps) else {}),
     }
     return Finding(
         code=_CODE,
@@ -284,6 +293,28 @@ def _share(found: Found) -> float | None:
     if not found.certain:
         return None
     return 1.0 if found.exact else max(0.0, 1.0 - (found.after / found.before) ** 2)
+
+
+def said_inputs(
+    details: Mapping[str, Any], sample: Mapping[str, np.ndarray], image: np.ndarray
+) -> Mapping[str, np.ndarray]:
+    """What a finding's details say that the deployment made of an image (uint8, RGB) for which the reference has `sample`.
+
+    Raises:
+        ValueError: the details name steps that these inputs do not allow.
+    """
+    (seen,) = _images(sample)
+    known = recognised([image], [sample[seen.name]], seen.axis)
+    steps = {step.key: step for step in (*_steps([sample]), *placing_steps(seen, known))}
+    named = [str(key) for key in details["steps"]]
+    made = (
+        apply_steps(tuple(steps[key] for key in named), {**sample, ORIGINAL: image})
+        if set(named) <= set(steps)
+        else None
+    )
+    if made is None:
+        raise ValueError(f"these inputs do not allow {', '.join(named)}")
+    return model_inputs(made)
 
 
 def _not_examined(claim: str, why: str, fix: str) -> Proposal:

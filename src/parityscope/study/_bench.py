@@ -21,9 +21,11 @@ from parityscope.checks import Bench
 from parityscope.diagnosis import SPENT, TimeSpentError
 from parityscope.records import Target
 from parityscope.study._others import origins_of, peers_of, switched_of
+from parityscope.study._tried import Tried
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     import numpy as np
 
@@ -49,13 +51,14 @@ def open_bench(
     worst: int | None = None,
     *,
     end: float = math.inf,
+    folder: Path | None = None,
 ) -> Iterator[Bench]:
     """The bench of a case while the block lasts; `names` maps the reference's outputs to the candidate's.
 
     `worst` is the place in the data set of the sample that is furthest off: it is among the samples looked at.
 
     A recorded reference cannot be asked anything new: ONNX Runtime runs its model instead. After `end`, on `time.monotonic`'s
-    clock, nothing is run any more.
+    clock, nothing is run any more. What searches measure is kept in `folder` (None: in memory).
 
     Raises:
         ParityError: (by its functions) a side cannot run.
@@ -82,6 +85,7 @@ def open_bench(
             origin={format_target(one): asked.runner(one) for one in origins},
             converted=asked.runner(_CONVERTED) if origins else None,
             honest=asked.runner(_honest(case.policy.declared)),
+            kept={} if folder is None else Tried(folder),
             watched=asked.watched if backend(candidate.backend).observes and candidate.backend != RECORDED else None,
         )
 

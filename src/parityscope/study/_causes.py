@@ -79,7 +79,8 @@ def find_causes(
         twice = second_run(case.model, case.inputs, known.reference, candidate, first)
         scene = replace(scene, twice=twice)
     end = time.monotonic() + seconds
-    with open_bench(case, known.reference, candidate, known.names, worst_of(known), end=end) as bench:
+    opened = open_bench(case, known.reference, candidate, known.names, worst_of(known), end=end, folder=folder)
+    with opened as bench:
         scene = replace(scene, bench=bench if known.verdict == "beyond" else None)
         tested = examine_scene(scene, seconds=seconds, progress=progress, only=only, thorough=known.thorough)
         lap("causes")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from parityscope.errors import ParityError
 from parityscope.plain_documents import read_json_file
 from parityscope.records import SCHEMA
-from parityscope.study._resume import claimed, has_recordings, mark_failed, start_or_resume, tidy
+from parityscope.study._resume import claimed, has_recordings, has_work, mark_failed, start_or_resume, tidy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -68,7 +68,7 @@ def prepare_folder(folder: Path, facts: Mapping[str, Any] | None = None, *, numb
             tidy(scratch)
             scratch.rename(folder)
         except KeyboardInterrupt:
-            if facts is not None and has_recordings(scratch):
+            if facts is not None and has_work(scratch):
                 raise KeyboardInterrupt(_left(scratch, folder)) from None
             shutil.rmtree(scratch, ignore_errors=True)
             raise

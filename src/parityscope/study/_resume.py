@@ -25,6 +25,7 @@ from parityscope.backends.targets import format_target
 from parityscope.errors import ParityError
 from parityscope.private_folders import MARKER, open_marker
 from parityscope.study._marks import digest_of_files
+from parityscope.study._tried import TRIED
 from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from parityscope.case import Case
     from parityscope.records import Target
 
-__all__ = ["claimed", "has_recordings", "mark_failed", "run_facts", "start_or_resume", "tidy"]
+__all__ = ["claimed", "has_recordings", "has_work", "mark_failed", "run_facts", "start_or_resume", "tidy"]
 
 _SCHEMA = "parityscope-resume/1"
 _FAILED = "failed"
@@ -118,7 +119,7 @@ def start_or_resume(scratch: Path, facts: Mapping[str, Any] | None) -> None:
             where=str(scratch),
             fix=f"choose another --study, or give that run up: rm -r {scratch}",
         )
-    if before != facts or not has_recordings(scratch):
+    if facts is None or before != facts or not has_work(scratch):
         _empty(scratch)
     (scratch / _FAILED).unlink(missing_ok=True)
     for unfinished in scratch.rglob("*.part"):
@@ -132,6 +133,11 @@ def has_recordings(scratch: Path, label: str = "") -> bool:
     return any(note.name.startswith(label) for note in (scratch / "tensors").rglob(NOTES))
 
 
+def has_work(scratch: Path) -> bool:
+    """Whether what was recorded or tried there saves the same run from doing it again."""
+    return has_recordings(scratch) or any((scratch / "tensors").rglob(TRIED))
+
+
 def mark_failed(scratch: Path) -> None:
     """Notes that the run failed: when what it depends on has been mended, nobody wants what is here."""
     with contextlib.suppress(OSError):
@@ -140,7 +146,7 @@ def mark_failed(scratch: Path) -> None:
 
 def tidy(scratch: Path) -> None:
     """Takes away what only an unfinished study needs."""
-    for note in (*(scratch / "tensors").rglob(NOTES), *scratch.rglob("*.part")):
+    for note in (*(scratch / "tensors").rglob(NOTES), *(scratch / "tensors").rglob(TRIED), *scratch.rglob("*.part")):
         note.unlink()
     for name in (FACTS, MARKER):
         (scratch / name).unlink(missing_ok=True)

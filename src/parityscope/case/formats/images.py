@@ -60,8 +60,10 @@ def read_images(paths: Sequence[Path], preprocess: str, inputs: Sequence[str], m
         yield Streamed(label=path.name, arrays=as_arrays(made, user, path.name), original=path)
 
 
-def read_image(path: Path, memory: int = _MOST_PIXELS * _PIXEL_NBYTES) -> np.ndarray:
+def read_image(path: Path, memory: int = _MOST_PIXELS * _PIXEL_NBYTES, *, turned: bool = True) -> np.ndarray:
     """The image as uint8, (height, width, 3), RGB, C order; it may take `memory` bytes until it is that.
+
+    Without `turned` it stays as it is stored, whatever its EXIF orientation says.
 
     Raises:
         ParityError: Pillow is missing, the file is no whole image, or not an 8-bit one of a single frame.
@@ -89,7 +91,8 @@ def read_image(path: Path, memory: int = _MOST_PIXELS * _PIXEL_NBYTES) -> np.nda
                     where=str(path),
                     fix="convert it to one 8-bit RGB image, or write a loader",
                 )
-            ImageOps.exif_transpose(image, in_place=True)
+            if turned:
+                ImageOps.exif_transpose(image, in_place=True)
             return np.array(image.convert("RGB"))
     except (Image.DecompressionBombError, Image.DecompressionBombWarning, *UNREADABLE) as error:
         raise unreadable(path, error) from error

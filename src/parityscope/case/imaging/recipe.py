@@ -3,7 +3,7 @@
 The image is put on the network's size in one of four ways:
 
 * stretch:   resized to it, whatever its aspect ratio;
-* letterbox: resized to fit into it, the rest filled with `fill`, in the middle or (`corner`) from the upper left;
+* letterbox: resized to fit into it, the rest filled with `fill`; the image lies in the middle, first (upper left) or last;
 * shorter:   its shorter side resized to `shorter`, and the middle cut out (torchvision's Resize and CenterCrop);
 * central:   the middle square of `shorter` / size of its shorter side cut out first, then resized (TensorFlow's EfficientNet).
 
@@ -19,24 +19,34 @@ import numpy as np
 
 from parityscope.case.imaging.kernels import kernel_words, resampled
 
-__all__ = ["Fitting", "Placing", "Recipe", "placed", "placing_words", "prepared"]
+__all__ = ["Fitting", "Placing", "Recipe", "Side", "filled", "placed", "placing_words", "prepared"]
 
 Fitting = Literal["stretch", "letterbox", "shorter", "central"]
+Side = Literal["middle", "first", "last"]
+
+
+# Where the filling of a letterbox is, by where the image lies.
+_FILLED: dict[Side, str] = {
+    "middle": "on both sides",
+    "first": "on the right and below",
+    "last": "on the left and above",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placing:
     """How an image is put on `size` (height, width); the module says what `fit` and the others mean.
 
-    `whole` says that the resized pixels are rounded to bytes, as libraries do that take and give uint8.
+    `fill` is None where the pixels are filled with 0 behind the normalization, and not by this. `whole` says that the resized
+    pixels are rounded to bytes, as libraries do that take and give uint8.
     """
 
     size: tuple[int, int]
     fit: Fitting = "stretch"
     kernel: str = "bilinear-antialias"
     whole: bool = True
-    fill: tuple[float, float, float] = (114.0, 114.0, 114.0)
-    corner: bool = False
+    fill: tuple[float, float, float] | None = (114.0, 114.0, 114.0)
+    side: Side = "middle"
     shorter: int = 0
 
 
@@ -83,8 +93,10 @@ def placing_words(placing: Placing) -> str:
         case "stretch":
             return f"stretches the image to {height} x {width} {how}"
         case "letterbox":
-            colour = ", ".join(f"{value:g}" for value in dict.fromkeys(placing.fill))
-            where = "on the right and below" if placing.corner else "on both sides"
+            colour = "0 behind the normalization"
+            if placing.fill is not None:
+                colour = ", ".join(f"{value:g}" for value in dict.fromkeys(placing.fill))
+            where = _FILLED[placing.side]
             return f"letterboxes the image into {height} x {width}, filled with {colour} {where} {how}"
         case "shorter":
             shorter = placing.shorter or min(placing.size)
@@ -93,14 +105,33 @@ def placing_words(placing: Placing) -> str:
     return f"cuts out the middle square, {share:.3g} of the shorter side, and resizes it to {height} x {width} {how}"
 
 
+def filled(placing: Placing, shape: tuple[int, ...]) -> np.ndarray:
+    """Which pixels of the result a letterbox of an image (height, width, ...) fills: bool (height, width)."""
+    found = np.ones(placing.size, bool)
+    if placing.fit == "letterbox":
+        rows, columns = _inside(placing, shape)
+        found[rows, columns] = False
+    else:
+        found[:] = False
+    return found
+
+
+def _inside(placing: Placing, shape: tuple[int, ...]) -> tuple[slice, slice]:
+    """Rows and columns of a letterbox that the image takes."""
+    ratio = min(size / side for size, side in zip(placing.size, shape, strict=False))
+    found = []
+    for size, side in zip(placing.size, shape, strict=False):
+        inner = min(size, max(1, round(side * ratio)))
+        start = {"middle": (size - inner) // 2, "first": 0, "last": size - inner}[placing.side]
+        found.append(slice(start, start + inner))
+    return found[0], found[1]
+
+
 def _letterboxed(placing: Placing, image: np.ndarray) -> np.ndarray:
-    height, width = placing.size
-    ratio = min(height / image.shape[0], width / image.shape[1])
-    inner = (min(height, max(1, round(image.shape[0] * ratio))), min(width, max(1, round(image.shape[1] * ratio))))
-    small = resampled(image, placing.kernel, inner, whole=placing.whole)
-    found = np.broadcast_to(np.array(placing.fill, np.float64), (height, width, 3)).copy()
-    top, left = (0, 0) if placing.corner else ((height - inner[0]) // 2, (width - inner[1]) // 2)
-    found[top : top + inner[0], left : left + inner[1]] = small
+    rows, columns = _inside(placing, image.shape)
+    inner = (rows.stop - rows.start, columns.stop - columns.start)
+    found = np.broadcast_to(np.array(placing.fill or (0.0,) * 3), (*placing.size, 3)).copy()
+    found[rows, columns] = resampled(image, placing.kernel, inner, whole=placing.whole)
     return found
 
 

@@ -6,7 +6,8 @@
     kernel = "bilinear-antialias"     # what Pillow's BILINEAR is; others in case/imaging/kernels.py
     whole = true                      # resized pixels are rounded to bytes
     fill = [114, 114, 114]            # of a letterbox
-    corner = false                    # a letterbox filled on the right and below only
+    side = "middle"                   # where the image lies in a letterbox: middle, first (upper left) or last
+    corner = false                    # the same as side = "first"
     shorter = 366                     # of shorter and central: what the shorter side would become
     channels = "RGB"                  # or "BGR"
     scale = 255                       # x / scale, then
@@ -23,7 +24,7 @@ import math
 from typing import TYPE_CHECKING, Any, get_args
 
 from parityscope.case.imaging.kernels import KERNELS, MOST_PIXELS
-from parityscope.case.imaging.recipe import Fitting, Placing, Recipe
+from parityscope.case.imaging.recipe import Fitting, Placing, Recipe, Side
 from parityscope.errors import ParityError
 from parityscope.plain_documents import read_toml_file
 
@@ -37,7 +38,7 @@ _ORDERS = {"RGB": (0, 1, 2), "BGR": (2, 1, 0)}
 _LAYOUTS = ("NCHW", "NHWC")
 _FILL = (114.0, 114.0, 114.0)
 _KEYS = (
-    *("input", "size", "fit", "kernel", "whole", "fill", "corner", "shorter"),
+    *("input", "size", "fit", "kernel", "whole", "fill", "side", "corner", "shorter"),
     *("channels", "scale", "mean", "deviation", "layout"),
 )
 
@@ -87,7 +88,7 @@ def read_recipe(path: Path, inputs: Sequence[str]) -> Recipe:
         kernel=_chosen(found, "kernel", KERNELS, where),
         whole=_flag(found, "whole", where, default=True),
         fill=(fill[0], fill[1], fill[2]),
-        corner=_flag(found, "corner", where, default=False),
+        side="first" if _flag(found, "corner", where, default=False) else _chosen(found, "side", get_args(Side), where),
         shorter=int(shorter),
     )
     return Recipe(

@@ -1,6 +1,6 @@
 """Two captured inputs -> what the deployment does, in words: no model is run.
 
-Tried in this order: nothing; another sample's input; the steps of the other files alone and in twos, which have names; an
+Tried in this order: nothing; another sample's input; compositions of the steps of the other files, which have names; an
 affine map per channel with its order, mirrored or shifted; with the image, how each side placed it; without, how one image
 lies in the other; and if nothing fits, how much the nearest map explains.
 """
@@ -17,12 +17,12 @@ from parityscope.checks._preprocessing.images import image_of, image_steps
 from parityscope.checks._preprocessing.measuring import norm_of
 from parityscope.checks._preprocessing.placings import other_words, recognised
 from parityscope.checks._preprocessing.registering import registered
-from parityscope.checks._preprocessing.steps import apply_steps
+from parityscope.checks._preprocessing.searching import Question, search
 from parityscope.checks._preprocessing.tokens import token_steps, tokens_of
 from parityscope.checks.input_fit import Fit, fit_inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping
 
     from parityscope.checks._preprocessing.images import Image
     from parityscope.checks._preprocessing.steps import Step
@@ -34,7 +34,7 @@ __all__ = ["SAME", "Named", "name_difference", "off"]
 # Relative L2 distance of two prepared inputs that are the same: float32 normalization in another order of its operations
 # differs by some roundings, more where the mean is subtracted from what is near it. Chosen, a hundred roundings.
 SAME = 1e-5
-_SEEDS = 6  # steps that come nearest and are composed with all others; chosen
+_COMPOSITIONS = 400  # that are tried at most; chosen
 _TRUE = 2e-3  # of the largest element: half a level of 255, which is what rounded pixels tell a gain and an offset to; chosen
 _LEVELS = 1e-4  # of the variance: what some pixels that are off by a level leave, and no other kernel (`placings`)
 _EXPLAINS = 0.5  # of R^2: what explains less is another image; chosen
@@ -121,35 +121,20 @@ def _shaped(array: np.ndarray, own: np.ndarray) -> tuple[np.ndarray | None, list
 
 
 def _named(reference: Arrays, given: Arrays) -> Named | None:
-    """The steps, one or two, that make the one of the other."""
+    """The steps that make the one of the other: the search, with the inputs in place of what a network makes of them."""
     images = [image for name, array in reference.items() if (image := image_of(name, array)) is not None]
     tokens = tokens_of(reference)
     steps = [step for image in images for step in image_steps(image, [reference])]
     steps += token_steps(tokens) if tokens is not None else []
-    tried = sorted(((_distance((step,), reference, given), place) for place, step in enumerate(steps)))
-    if tried and tried[0][0] <= SAME:
-        return _told((steps[tried[0][1]],))
-    for seed in [steps[place] for _, place in tried[:_SEEDS]]:
-        for pair in _pairs(seed, steps):
-            if _distance(pair, reference, given) <= SAME:
-                return _told(pair)
-    return None
-
-
-def _pairs(seed: Step, steps: Sequence[Step]) -> Iterator[tuple[Step, Step]]:
-    for step in steps:
-        if step.key != seed.key:
-            first, second = sorted((seed, step), key=lambda one: one.stage)
-            yield first, second
-
-
-def _told(steps: tuple[Step, ...]) -> Named:
-    return Named(words=" and ".join(step.words for step in steps), given=None, left=0.0, steps=steps)
-
-
-def _distance(steps: tuple[Step, ...], reference: Arrays, given: Arrays) -> float:
-    made = apply_steps(steps, reference)
-    return float("inf") if made is None else off(given, made)
+    bounds = dict.fromkeys(reference, SAME)
+    question = Question(
+        samples=[reference], candidate=[given], run=lambda inputs: inputs, bounds=bounds, runs=_COMPOSITIONS
+    )
+    found = search(question, steps)
+    if found.best is None or not found.exact:
+        return None
+    words = " and ".join(step.words for step in found.best.steps)
+    return Named(words=words, given=None, left=0.0, steps=found.best.steps)
 
 
 def _mapped(reference: Arrays, given: Arrays, picture: np.ndarray | None) -> Named:

@@ -114,6 +114,7 @@ def changes(name: str, base: Normalization, axis: int, channels: int) -> list[St
             key=f"{name}:{base.key}>{target.key}",
             words=_words(base, target),
             stage=NORMALIZING,
+            slot=f"{name}:normalization",
             apply=on_input(name, _changed(base, target, axis)),
         )
         for target in wrong

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from parityscope.case.formats.images import read_image
 from parityscope.checks._common import percent
-from parityscope.checks._preprocessing.placings import placing_steps, recognised
-from parityscope.checks._preprocessing.steps import ORIGINAL
+from parityscope.checks._preprocessing.placings import placing_steps, recipe_of, recognised
+from parityscope.checks._preprocessing.steps import ORIGINAL, STORED
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    import numpy as np
 
     from parityscope.checks import Scene
     from parityscope.checks._preprocessing.images import Image
@@ -28,16 +28,22 @@ _GIVE = "give the images with --images DIR, or record the inputs of the deployme
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pictures:
-    """The images of the samples (uint8, RGB), and the steps; `problem` and `fix` say why there are no steps."""
+    """The images of the samples (uint8, RGB), as they are seen and as they are stored where that is not the same, and the steps.
+
+    `recipe` is how the reference prepares them, {} where no recipe says it. `problem` and `fix` say why there are no steps.
+    """
 
     arrays: tuple[np.ndarray, ...] = ()
+    stored: tuple[np.ndarray, ...] = ()
     steps: tuple[Step, ...] = ()
+    recipe: Mapping[str, Any] = field(default_factory=dict)
     problem: str = ""
     fix: str = ""
 
     def of(self, place: int) -> Mapping[str, np.ndarray]:
         """What sample `place` gets beside its inputs."""
-        return {ORIGINAL: self.arrays[place]} if self.steps else {}
+        stored = {STORED: self.stored[place]} if self.stored else {}
+        return {ORIGINAL: self.arrays[place], **stored} if self.steps else {}
 
 
 def pictures_of(
@@ -53,6 +59,7 @@ def pictures_of(
         return Pictures(problem="a sample holds more than one image, and which is which is not known", fix=_GIVE)
     try:
         pictures = tuple(read_image(path) for path in paths if path is not None)
+        stored = tuple(read_image(path, turned=False) for path in paths if path is not None)
     except ParityError as error:
         return Pictures(problem=error.problem, fix=error.fix)
     known = recognised(pictures, arrays, image.axis)
@@ -62,4 +69,6 @@ def pictures_of(
             f"{percent(known.left)} of the prepared input's variance",
             fix="describe it as a recipe, --preprocess prepare.toml, if one fits (docs/inputs.md)",
         )
-    return Pictures(arrays=pictures, steps=tuple(placing_steps(image, known)))
+    turned = any(not np.array_equal(one, other) for one, other in zip(pictures, stored, strict=True))
+    steps = tuple(placing_steps(image, known, stored=turned))
+    return Pictures(arrays=pictures, stored=stored if turned else (), steps=steps, recipe=recipe_of(image, known))

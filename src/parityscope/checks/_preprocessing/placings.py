@@ -3,31 +3,33 @@
 How the reference prepared its input is recognised: every known way of putting the image on the network's size is done,
 and the prepared input regressed on it, channel by channel. A way is recognised if it leaves at most `_KNOWN` of the
 variance: rounding in another order moves some pixels in a hundred by one level of 255, which leaves 1e-6 of a photograph's
-variance, and rounding that is done or not leaves 2e-5; two kernels differ by 1e-3 and more. The steps are then the other ways,
-normalized as the reference's input was.
+variance, and rounding that is done or not leaves 2e-5; two kernels differ by 1e-3 and more. The steps then refine that way, one
+part of it each: where the image is put, what is filled and when, the kernel, the rounding; what they make is normalized as the
+reference's input was.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from parityscope.case.imaging.kernels import KERNELS, kernel_words
-from parityscope.case.imaging.recipe import Placing, placed, placing_words
-from parityscope.checks._preprocessing.steps import ORIGINAL, PLACING, Step
+from parityscope.case.imaging.recipe import Placing, filled, placed, placing_words
+from parityscope.checks._preprocessing.steps import FILLED, ORIGINAL, PLACING, PREPARED, READING, STORED, Base, Step
 from parityscope.checks.input_fit import fit_channels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from parityscope.case.imaging.recipe import Side
     from parityscope.checks._preprocessing.images import Image
     from parityscope.checks.input_fit import Fit
 
-    Change = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray] | None]
+    Refine = Callable[[Placing], Placing]
 
-__all__ = ["Recognised", "other_words", "placing_steps", "recognised"]
+__all__ = ["Recognised", "other_words", "placing_steps", "recipe_of", "recognised"]
 
 _KNOWN = 1e-4  # 1 - R^2; see above
 
@@ -41,7 +43,8 @@ _LEAVES = 0.2
 
 # Fillings of letterboxes: black, YOLO's grey, the middle, white, ImageNet's mean.
 _FILLS = ((0.0,) * 3, (114.0,) * 3, (128.0,) * 3, (255.0,) * 3, (124.0, 116.0, 104.0))
-_POPULAR = ("bilinear-antialias", "bilinear")  # Pillow's and OpenCV's default
+_SIDES: tuple[Side, ...] = ("middle", "first", "last")
+_KEPT = 24  # pictures that were placed and are kept for the next compositions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,18 +77,100 @@ def recognised(pictures: Sequence[np.ndarray], arrays: Sequence[np.ndarray], axi
     return replace(found, left=max(_left(fit) for fit in fits), levels=levels)
 
 
-def placing_steps(image: Image, known: Recognised) -> list[Step]:
-    """Every other way of putting the image on the network's size."""
-    return [
+def placing_steps(image: Image, known: Recognised, *, stored: bool = False) -> list[Step]:
+    """Every other part of the way in which the image is put on the network's size; `stored`: files say how images are turned."""
+    base = _base(image, known)
+    found = [
         Step(
-            key=f"{image.name}:{_key(other)}",
-            words=other_words(other, known.placing),
+            key=f"{image.name}:placing-{slot}-{key}",
+            words=key,
             stage=PLACING,
-            apply=_applying(image, other, known.fit),
+            slot=f"{image.name}:{slot}",
+            base=base,
+            refine=refine,
             leaves=_LEAVES,
+            usual=slot == "fit",
         )
-        for other in _others(known.placing)
+        for slot, key, refine in _refinements(known.placing)
     ]
+    padding = Step(
+        key=f"{image.name}:padding-behind",
+        words="" if known.placing.fit != "letterbox" else "fills the letterbox with 0 behind the normalization",
+        stage=PREPARED,
+        slot=f"{image.name}:filling",
+        apply=_padding(image, base),
+        base=base,
+        refine=_refining(fill=None),
+        leaves=_LEAVES,
+    )
+    found.append(padding)
+    if stored:
+        words = "takes the image as it is stored, whatever its EXIF orientation says"
+        exif = Step(
+            key=f"{image.name}:exif",
+            words=words,
+            stage=READING,
+            slot=f"{image.name}:exif",
+            apply=lambda inputs: {**inputs, ORIGINAL: inputs[STORED]} if STORED in inputs else None,
+            base=base,
+            leaves=_LEAVES,
+            usual=True,
+        )
+        found.append(exif)
+    return found
+
+
+def recipe_of(image: Image, known: Recognised) -> dict[str, Any]:
+    """The reference's own way and its normalization, by the keys of a recipe; {} where a recipe cannot say it."""
+    placing, fit = known.placing, known.fit
+    orders = {(0, 1, 2): "RGB", (2, 1, 0): "BGR"}
+    if fit.order not in orders or 0.0 in fit.gain or placing.fill is None:
+        return {}
+    found: dict[str, Any] = {
+        "input": image.name,
+        "size": list(placing.size),
+        "fit": placing.fit,
+        "kernel": placing.kernel,
+    }
+    found["whole"] = placing.whole
+    if placing.fit == "letterbox":
+        found |= {"fill": list(placing.fill), "side": placing.side}
+    if placing.shorter:
+        found["shorter"] = placing.shorter
+    # x * gain + offset of bytes is (x / 255 - mean) / deviation.
+    deviation = [1.0 / (gain * 255.0) for gain in fit.gain]
+    mean = [-offset * each for offset, each in zip(fit.offset, deviation, strict=True)]
+    found |= {"channels": orders[fit.order], "scale": 255.0}
+    found |= {"mean": [_digits(each) for each in mean], "deviation": [_digits(each) for each in deviation]}
+    return {**found, "layout": "NCHW" if image.axis == 1 else "NHWC"}
+
+
+def _digits(number: float) -> float:
+    """Four digits behind the point, about what regressing on rounded pixels tells."""
+    return float(f"{number:.4f}") + 0.0
+
+
+def _refinements(placing: Placing) -> Iterator[tuple[str, str, Refine]]:
+    """Slot, key and what is done to a placing."""
+    for key, fitting in {_fit_key(fitting): fitting for fitting in _fittings(placing.size)}.items():
+        if key != _fit_key(placing):
+            yield "fit", key, _refining(fit=fitting.fit, shorter=fitting.shorter, side=fitting.side)
+    for fill in _FILLS:
+        if fill != placing.fill or placing.fit != "letterbox":
+            yield "filling", ",".join(f"{value:g}" for value in dict.fromkeys(fill)), _refining(fill=fill)
+    for kernel in KERNELS:
+        if kernel != placing.kernel:
+            yield "kernel", kernel, _refining(kernel=kernel)
+    yield "rounding", "none" if placing.whole else "bytes", _refining(whole=not placing.whole)
+
+
+def _refining(**parts: Any) -> Refine:
+    return lambda placing: replace(placing, **parts)
+
+
+def _fit_key(placing: Placing) -> str:
+    parts = [placing.fit, placing.side if placing.fit == "letterbox" else "", str(placing.shorter or "")]
+    return "-".join(part for part in parts if part)
 
 
 def other_words(other: Placing, placing: Placing) -> str:
@@ -107,23 +192,14 @@ def _fittings(size: tuple[int, int]) -> list[Placing]:
     whole = Placing(size=size)
     found = [whole]
     found += [
-        replace(whole, fit="letterbox", fill=(fill[0], fill[1], fill[2]), corner=corner)
+        replace(whole, fit="letterbox", fill=(fill[0], fill[1], fill[2]), side=side)
         for fill in _FILLS
-        for corner in (False, True)
+        for side in _SIDES
     ]
     # 256 to 224 (torchvision), + 32 (TensorFlow's EfficientNet), and no margin.
     sides = dict.fromkeys((shorter, round(shorter * 256 / 224), shorter + 32))
     found += [replace(whole, fit="shorter", shorter=side) for side in sides]
     return [*found, *(replace(whole, fit="central", shorter=side) for side in sides)]
-
-
-def _others(placing: Placing) -> Iterator[Placing]:
-    yield from (replace(placing, kernel=kernel) for kernel in KERNELS if kernel != placing.kernel)
-    yield replace(placing, whole=not placing.whole)
-    for kernel in dict.fromkeys((placing.kernel, *_POPULAR)):
-        for other in _fittings(placing.size):
-            if replace(other, kernel=placing.kernel, whole=placing.whole) != placing:
-                yield replace(other, kernel=kernel)
 
 
 def _best(picture: np.ndarray, array: np.ndarray, axis: int, placings: Iterable[Placing]) -> Recognised:
@@ -165,23 +241,53 @@ def _as_input(pixels: np.ndarray, array: np.ndarray, axis: int) -> np.ndarray:
     return np.moveaxis(chosen, -1, axis - 1)[None]
 
 
-def _applying(image: Image, placing: Placing, fit: Fit) -> Change:
+def _base(image: Image, known: Recognised) -> Base:
+    """The reference's own way, and the step for any other; pictures that were placed lately are not placed again."""
+    made: dict[tuple[int, Placing], np.ndarray] = {}
+
+    def pixels_of(placing: Placing, picture: np.ndarray) -> np.ndarray:
+        key = (id(picture), placing)
+        if key not in made:
+            while len(made) >= _KEPT:
+                made.pop(next(iter(made)))
+            made[key] = placed(placing, picture)
+        return made[key]
+
+    def step(placing: Placing) -> Step:
+        def apply(inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray] | None:
+            if ORIGINAL not in inputs:
+                return None
+            picture, array = inputs[ORIGINAL], inputs[image.name]
+            pixels = _as_input(pixels_of(placing, picture), array, image.axis)
+            shape = [-1 if place == image.axis else 1 for place in range(pixels.ndim)]
+            fit = known.fit
+            gain, offset = np.reshape(fit.gain, shape), np.reshape(fit.offset, shape)
+            prepared = np.take(pixels, fit.order, axis=image.axis) * gain + offset
+            given = np.ascontiguousarray(prepared.astype(array.dtype))
+            return {**inputs, image.name: given, FILLED: filled(placing, picture.shape)}
+
+        words = "" if placing == known.placing else other_words(placing, known.placing)
+        return Step(
+            key=f"{image.name}:placing",
+            words=words,
+            stage=PLACING,
+            slot=f"{image.name}:placing",
+            apply=apply,
+            leaves=_LEAVES,
+        )
+
+    return Base(placing=known.placing, step=step)
+
+
+def _padding(image: Image, base: Base) -> Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray] | None]:
     def apply(inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray] | None:
         if ORIGINAL not in inputs:
             return None
+        where = inputs[FILLED] if FILLED in inputs else filled(base.placing, inputs[ORIGINAL].shape)
         array = inputs[image.name]
-        pixels = _as_input(placed(placing, inputs[ORIGINAL]), array, image.axis)
-        shape = [-1 if place == image.axis else 1 for place in range(pixels.ndim)]
-        made = np.take(pixels, fit.order, axis=image.axis) * np.reshape(fit.gain, shape) + np.reshape(fit.offset, shape)
-        return {**inputs, image.name: np.ascontiguousarray(made.astype(array.dtype))}
+        if not where.any() or where.shape != _size(array, image.axis):
+            return None
+        mask = where[None, None] if image.axis == 1 else where[None, :, :, None]
+        return {**inputs, image.name: np.where(mask, array.dtype.type(0), array)}
 
     return apply
-
-
-def _key(placing: Placing) -> str:
-    parts = [placing.fit, placing.kernel, "" if placing.whole else "unrounded"]
-    if placing.fit == "letterbox":
-        parts += [f"{placing.fill[0]:g}", "corner" if placing.corner else ""]
-    if placing.shorter:
-        parts.append(str(placing.shorter))
-    return "placing-" + "-".join(part for part in parts if part)

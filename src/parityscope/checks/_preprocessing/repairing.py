@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parityscope.checks._preprocessing.images import image_of
-from parityscope.checks._preprocessing.steps import ORIGINAL, apply_steps
+from parityscope.checks._preprocessing.steps import apply_steps, model_inputs
 from parityscope.checks.input_fit import fit_inputs
 from parityscope.records import OfferedRepair
 
@@ -29,12 +29,12 @@ _FAR_ABOVE = 10.0
 def repair_details(steps: tuple[Step, ...], sample: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """The details of repairs/_preprocessing.py, with the deployment's input as the raw array; {} where no such map is."""
     given = apply_steps(steps, sample)
-    return {} if given is None else affine_details(given, sample)
+    return {} if given is None else affine_details(model_inputs(given), model_inputs(sample))
 
 
 def affine_details(given: Mapping[str, np.ndarray], sample: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """The same, from what the deployment gives for the reference's `sample`."""
-    changed = [name for name in sample if name != ORIGINAL and not np.array_equal(sample[name], given[name])]
+    changed = [name for name in sample if not np.array_equal(sample[name], given[name])]
     if len(changed) != 1:
         return {}
     (name,) = changed
@@ -57,7 +57,10 @@ def affine_details(given: Mapping[str, np.ndarray], sample: Mapping[str, np.ndar
 
 
 def repairs_of(details: Mapping[str, Any], otherwise: str) -> tuple[OfferedRepair, ...]:
-    """What repairs the deployment: code and nodes where the details hold a map, else a sentence."""
+    """What repairs the deployment: a recipe, or code and nodes where the details hold one or a map; else a sentence."""
+    if "recipe" in details:
+        text = "prepare the deployment's images by this recipe, by which the reference's were prepared"
+        return (OfferedRepair(repair="prepare_by_recipe", text=text),)
     if "input" not in details:
         return (OfferedRepair(repair="mend_preprocessing", text=otherwise),)
     code = "turn what the deployment gives now into what the model expects, in its code"

@@ -1,15 +1,13 @@
-"""The search: which one or two steps make the reference reproduce the candidate.
+"""The search: which composition of steps makes the reference reproduce the candidate.
 
-Steps are tried alone on the worst sample. If none is accepted, the usual ones are tried in twos, and those that come
-nearest, by error and by direction (the cosine of the centred outputs, which a wrong scale leaves alone), are composed with
-all others, in the order of their stages. An array that was tried before is not run again. What is accepted there has to
-hold on the others.
+What is tried says `walking.py`; here is what is believed. What comes near on the worst sample has to hold on the others.
 
 Acceptance: the error of reference(T(x)) against the candidate, per output in relative L2 (over the larger of the two
 norms, so that no scale of the input makes the error without T look large), is at most what the declared arithmetic
 explains on x or on T(x) (which may amplify rounding more), or a thousandth of what it is without T; it is a third of that at
 most; and chance is excluded: m trials that miss the candidate's outputs by e0 in d independent directions come as near
-as e by chance with probability at most m (e / e0)^d. Where an honest deployment of the declared arithmetic on T(x) comes
+as e by chance with probability at most m (e / e0)^d. So is a step of a composition that is no accident beside the others: each
+has to pay for itself in the same way. Where an honest deployment of the declared arithmetic on T(x) comes
 nearer than the reference, its error counts: a saturated network answers in FP16 what it answers in no other format.
 
 A single step that only chance speaks against is given as well, as one that is possible; not where most steps would do, for
@@ -19,34 +17,34 @@ searched with in place of the reference.
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks._preprocessing.measuring import informative, mark_of, measure
-from parityscope.checks._preprocessing.steps import NORMALIZING, apply_steps
+from parityscope.checks._preprocessing.measuring import informative, measure
+from parityscope.checks._preprocessing.steps import UNEXPLAINED, apply_steps, model_inputs
+from parityscope.checks._preprocessing.walking import Trial, Walk
 from parityscope.checks._reproducing import grain_of
 from parityscope.comparison.rows import as_given
 from parityscope.expectation import FLOAT32_ROUNDING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
     from parityscope.checks._preprocessing.steps import Step
     from parityscope.comparison.rows import Align
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = ["Found", "Question", "Trial", "search"]
+__all__ = ["Found", "Question", "search"]
 
 _FAR = 1.0 / 3.0  # chosen: below it, two formats of neighbouring precision (a factor of 4 to 8) can be told apart
 _CHANCE = 0.01  # probability of an accident that is accepted
 _DIRECTIONS = 4  # directions in which one output of one sample is taken to vary, at most; chosen low
 _AS_NEAR = 1.5  # times the least error, of two steps: one step is then as good (chosen)
-_SEEDS = 4  # of each kind that are composed with all others: by error, and by direction
+_HELD = 8  # compositions that come nearest and are held against the other samples (chosen)
 _TELLING = 0.5  # of the single steps: where more reproduce the candidate, it tells nothing of its inputs
 _BROKEN = 60  # honest runs, each some ten of the reference's, that are made for outputs with NaN or Inf
 
@@ -56,7 +54,8 @@ class Question:
     """What is searched for: `samples` of reference inputs, and the candidate's outputs on each.
 
     `run` runs the reference and gives None where it cannot take such inputs. `bounds` is, by output, the relative L2
-    that the declared arithmetic explains. At most `runs` runs are made on the worst sample. `align` puts the candidate's
+    that the declared arithmetic explains. At most `runs` runs are made on the worst sample; `kept` holds what earlier ones gave.
+    `align` puts the candidate's
     rows beside the reference's, where they have no order of their own. `honest` runs the declared arithmetic on any inputs:
     a deployment may err by `margin` times as much.
     """
@@ -69,20 +68,11 @@ class Question:
     align: Align = as_given
     honest: Callable[[Arrays], Arrays | None] | None = None
     margin: float = 1.0
+    kept: MutableMapping[str, tuple[float, float, float] | None] = field(default_factory=dict)
 
     def measured(self, outputs: Arrays, index: int) -> tuple[float, float, float]:
         """What `measure` gives for the outputs of a run on sample `index`."""
         return measure(outputs, self.align(outputs, self.candidate[index]), self.bounds)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
-    """Steps and how near they come on the worst sample, by the worst output: `error`, its `excess` over the bound, cosine."""
-
-    steps: tuple[Step, ...]
-    error: float
-    excess: float
-    alike: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +109,7 @@ class _Held:
     honest: bool
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Search:
     """`wrong` tells of which samples the candidate is further off than its arithmetic explains.
 
@@ -127,44 +117,25 @@ class _Search:
     """
 
     question: Question
+    walk: Walk
     before: float
     wrong: tuple[bool, ...]
     broken: bool
-    trials: list[Trial] = field(default_factory=list)
-    seen: set[tuple[object, ...]] = field(default_factory=set)
-    weights: dict[int, np.ndarray] = field(default_factory=dict)
-    runs: int = 0
-    left_out: int = 0
-
-    def attempt(self, steps: tuple[Step, ...]) -> None:
-        """Runs one trial, if its inputs are new."""
-        inputs = apply_steps(steps, self.question.samples[0])
-        if inputs is None or not all(informative(array) for array in inputs.values()):
-            return
-        mark = mark_of(inputs, self.weights)
-        if mark in self.seen:
-            return
-        if self.runs >= self.question.runs:
-            self.left_out += 1
-            return
-        self.seen.add(mark)
-        self.runs += 1
-        outputs = self.question.run(inputs)
-        if outputs is None:
-            return
-        error, excess, alike = self.question.measured(outputs, 0)
-        self.trials.append(Trial(steps=steps, error=error, excess=excess, alike=alike))
 
     def near(self, trial: Trial) -> bool:
         return _accepted(trial, trial.error, trial.excess, self.before)
 
+    def settled(self, trial: Trial) -> bool:
+        """Whether nothing is left that another step could explain."""
+        return self.near(trial) and (trial.excess <= 1.0 or trial.error <= UNEXPLAINED * self.before)
+
 
 def search(question: Question, steps: Sequence[Step]) -> Found:
-    """Searches `steps` alone and in twos."""
+    """Searches `steps` alone and composed."""
     measured = [_plain(question, index) for index in range(len(question.samples))]
     broken = not math.isfinite(max(error for error, _ in measured)) and question.honest is not None
     if broken and question.honest is not None:
-        question = replace(question, run=question.honest, honest=None, runs=min(question.runs, _BROKEN))
+        question = replace(question, run=question.honest, honest=None, runs=min(question.runs, _BROKEN), kept={})
         measured = [_plain(question, index) for index in range(len(question.samples))]
     before = max(error for error, _ in measured)
     # The worst sample first: one on which nothing is wrong says nothing about a step.
@@ -174,73 +145,98 @@ def search(question: Question, steps: Sequence[Step]) -> Found:
         samples=[question.samples[index] for index in order],
         candidate=[question.candidate[index] for index in order],
     )
-    wrong = tuple(measured[index][1] > 1.0 for index in order)
-    state = _Search(question=question, before=before, wrong=wrong, broken=broken)
-    state.seen.add(mark_of(question.samples[0], state.weights))
+    state = _Search(
+        question=question,
+        walk=_walk(question),
+        before=before,
+        wrong=tuple(measured[index][1] > 1.0 for index in order),
+        broken=broken,
+    )
     if max(excess for _, excess in measured) <= 1.0:
         return _nothing(state, before)
-    for step in steps:
-        state.attempt((step,))
-    possible, alone = _held(state, before), len(state.trials)
-    found = _best(state, [one for one in possible if one.chance <= _CHANCE])
+    state.walk.begin(steps)
+    possible, alone = _held(state, before), len(state.walk.trials)
+    certain = [one for one in possible if one.chance <= _CHANCE]
+    found = _best(state, [one for one in certain if one.excess <= 1.0 or one.error <= UNEXPLAINED * before])
     if found is not None:
         return found
     if not broken:
-        usual = [step for step in steps if step.usual]
-        for pair in itertools.chain(_pairs(usual, usual), _pairs(_seeds(state.trials), steps)):
-            state.attempt(pair)
-        found = _best(state, [one for one in _held(state, before) if one.chance <= _CHANCE])
+        state.walk.compose(steps, state.settled, before)
+        composed_too = [one for one in _held(state, before) if one.chance <= _CHANCE]
+        found = _best(state, _simplest_first(state, composed_too or certain, len(steps)))
     if found is None and len(possible) <= _TELLING * alone:
         found = _best(state, possible)
     return found or _nothing(state, before)
 
 
+def _walk(question: Question) -> Walk:
+    def measured(inputs: Arrays) -> tuple[float, float, float] | None:
+        outputs = question.run(inputs)
+        return None if outputs is None else question.measured(outputs, 0)
+
+    return Walk(sample=question.samples[0], measure=measured, budget=question.runs, kept=question.kept)
+
+
+def _ran(
+    question: Question, steps: tuple[Step, ...], index: int, run: Callable[[Arrays], Arrays | None]
+) -> Arrays | None:
+    """The outputs on what `steps` make of a sample."""
+    made = apply_steps(steps, question.samples[index])
+    return None if made is None else run(model_inputs(made))
+
+
 def _plain(question: Question, index: int) -> tuple[float, float]:
     """Error and excess of the reference on its own inputs."""
-    outputs = question.run(question.samples[index])
+    outputs = question.run(model_inputs(question.samples[index]))
     if outputs is None:
         return math.inf, math.inf
     return question.measured(outputs, index)[:2]
 
 
-def _seeds(trials: list[Trial]) -> list[Step]:
-    """The steps that come nearest, alternately by error and by direction."""
-    by_error = sorted(trials, key=lambda trial: trial.error)[:_SEEDS]
-    by_direction = sorted(trials, key=lambda trial: -trial.alike)[:_SEEDS]
-    mixed = [trial for both in zip(by_error, by_direction, strict=True) for trial in both]
-    return list({trial.steps[0].key: trial.steps[0] for trial in mixed}.values())
-
-
-def _pairs(seeds: Sequence[Step], steps: Sequence[Step]) -> Iterator[tuple[Step, Step]]:
-    for seed in seeds:
-        for step in steps:
-            if step.key == seed.key:
-                continue
-            first, second = sorted((seed, step), key=lambda one: one.stage)
-            yield first, second
-            # Memory is laid out before or after channels are exchanged; of two normalizations one order is odd enough.
-            if first.stage == second.stage != NORMALIZING:
-                yield second, first
-
-
 def _held(state: _Search, before: float) -> list[_Held]:
     """The trials that hold on every sample, the best first."""
-    held: list[_Held] = []
-    near = sorted(filter(state.near, state.trials), key=lambda trial: (trial.excess > 1.0, trial.error))
+    near = sorted(filter(state.near, state.walk.trials), key=lambda trial: (trial.excess > 1.0, trial.error))
     # What T(x) itself costs in the declared arithmetic is only measured where it could make the difference.
-    close = sorted((one for one in state.trials if one.error <= _FAR * before), key=lambda trial: trial.error)
-    for trial in near[: 2 * _SEEDS] or close[:_SEEDS]:
-        measured = [_again(state.question, index, trial) for index in range(len(state.question.samples))]
-        error, excess = max(one[0] for one in measured), max(one[1] for one in measured)
-        honest = False
-        if not _accepted(trial, error, excess, before) or _chance(state, error, before) > _CHANCE:
-            other, beyond = _honestly(state.question, trial)
-            excess, honest = min(excess, beyond), other < error
-            error = min(error, other)
-        if _accepted(trial, error, excess, before):
-            chance = _chance(state, error, before)
-            held.append(_Held(trial=trial, error=error, excess=excess, chance=chance, honest=honest))
-    return sorted(held, key=lambda one: (one.excess > 1.0, one.error))
+    close = sorted((one for one in state.walk.trials if one.error <= _FAR * before), key=lambda trial: trial.error)
+    held = [_hold(state, trial) for trial in near[:_HELD] or close[: _HELD // 2]]
+    return sorted((one for one in held if one is not None), key=lambda one: (one.excess > 1.0, one.error))
+
+
+def _hold(state: _Search, trial: Trial) -> _Held | None:
+    """One trial on every sample; None where it does not hold there."""
+    measured = [_again(state.question, index, trial) for index in range(len(state.question.samples))]
+    error, excess = max(one[0] for one in measured), max(one[1] for one in measured)
+    honest = False
+    if not _accepted(trial, error, excess, state.before) or _chance(state, error) > _CHANCE:
+        other, beyond = _honestly(state.question, trial)
+        excess, honest = min(excess, beyond), other < error
+        error = min(error, other)
+    if not _accepted(trial, error, excess, state.before):
+        return None
+    return _Held(trial=trial, error=error, excess=excess, chance=_chance(state, error), honest=honest)
+
+
+def _simplest_first(state: _Search, held: list[_Held], kinds: int) -> list[_Held]:
+    """The best without the steps that do not pay for themselves, then those that are no more than it and another step."""
+    if not held:
+        return []
+    best = held[0]
+    while (simpler := _simpler(state, best, kinds)) is not None:
+        best = simpler
+    wanted = {step.key for step in best.trial.steps}
+    return [best, *(one for one in held if one is not best and not wanted <= {step.key for step in one.trial.steps})]
+
+
+def _simpler(state: _Search, best: _Held, kinds: int) -> _Held | None:
+    """The composition without one of its steps, where what that step explains is an accident of so many `kinds`; or None."""
+    for step in best.trial.steps:
+        without = state.walk.attempt(tuple(one for one in best.trial.steps if one is not step))
+        if without is None or not state.near(without):
+            continue
+        gained = max(best.trial.error, FLOAT32_ROUNDING) / max(without.error, FLOAT32_ROUNDING)
+        if kinds * gained ** _directions(state)[0] > _CHANCE and (held := _hold(state, without)) is not None:
+            return held
+    return None
 
 
 def _best(state: _Search, held: Sequence[_Held]) -> Found | None:
@@ -260,8 +256,8 @@ def _best(state: _Search, held: Sequence[_Held]) -> Found | None:
         before=state.before,
         after=best.error,
         chance=best.chance,
-        runs=state.runs,
-        left_out=state.left_out,
+        runs=state.walk.runs,
+        left_out=state.walk.left_out,
         exact=best.excess <= 1.0,
         certain=best.chance <= _CHANCE,
         honest=best.honest or state.broken,
@@ -274,10 +270,9 @@ def _honestly(question: Question, trial: Trial) -> tuple[float, float]:
     That bound is what the declared arithmetic costs on T(x) itself, which may be more than it costs on x.
     """
     apart = worst = 0.0
-    for index, sample in enumerate(question.samples):
-        inputs = apply_steps(trial.steps, sample)
-        outputs = None if inputs is None else question.run(inputs)
-        honest = None if question.honest is None or inputs is None else question.honest(inputs)
+    for index in range(len(question.samples)):
+        outputs = _ran(question, trial.steps, index, question.run)
+        honest = None if question.honest is None else _ran(question, trial.steps, index, question.honest)
         if outputs is None or honest is None:
             return math.inf, math.inf
         costs = {name: measure(outputs, {name: honest[name]}, {name: 1.0})[0] for name in question.bounds}
@@ -290,9 +285,11 @@ def _honestly(question: Question, trial: Trial) -> tuple[float, float]:
 
 
 def _nothing(state: _Search, before: float) -> Found:
-    nearest = min(state.trials, key=lambda trial: trial.error, default=None)
+    nearest = min(state.walk.trials, key=lambda trial: trial.error, default=None)
     # A second step that changes next to nothing is an accident.
-    alone = [one for one in state.trials if nearest and len(one.steps) == 1 and one.error <= _AS_NEAR * nearest.error]
+    alone = [
+        one for one in state.walk.trials if nearest and len(one.steps) == 1 and one.error <= _AS_NEAR * nearest.error
+    ]
     nearest = min(alone, key=lambda trial: trial.error, default=nearest)
     return Found(
         best=None,
@@ -301,8 +298,8 @@ def _nothing(state: _Search, before: float) -> Found:
         before=before,
         after=before if nearest is None else nearest.error,
         chance=1.0,
-        runs=state.runs,
-        left_out=state.left_out,
+        runs=state.walk.runs,
+        left_out=state.walk.left_out,
         exact=False,
     )
 
@@ -310,11 +307,8 @@ def _nothing(state: _Search, before: float) -> Found:
 def _again(question: Question, index: int, trial: Trial) -> tuple[float, float]:
     if index == 0:
         return trial.error, trial.excess
-    inputs = apply_steps(trial.steps, question.samples[index])
-    outputs = None if inputs is None else question.run(inputs)
-    if outputs is None:
-        return math.inf, math.inf
-    return question.measured(outputs, index)[:2]
+    outputs = _ran(question, trial.steps, index, question.run)
+    return (math.inf, math.inf) if outputs is None else question.measured(outputs, index)[:2]
 
 
 def _accepted(trial: Trial, error: float, excess: float, before: float) -> bool:
@@ -324,8 +318,14 @@ def _accepted(trial: Trial, error: float, excess: float, before: float) -> bool:
     return (excess <= 1.0 or error <= leaves * before) and error <= _FAR * before
 
 
-def _chance(state: _Search, error: float, before: float) -> float:
+def _chance(state: _Search, error: float) -> float:
     """The probability that one of the trials comes so near by accident, at most."""
+    directions, grain = _directions(state)
+    return float(min(1.0, max(1, state.walk.runs) * (max(error, grain) / state.before) ** directions))
+
+
+def _directions(state: _Search) -> tuple[int, float]:
+    """In how many independent directions the candidate's outputs are wrong, and the least distance that they tell."""
     directions, grain = 0, 0.0
     # A sample that is right as it is is right with many a step.
     wrong = [arrays for arrays, off in zip(state.question.candidate, state.wrong, strict=True) if off]
@@ -335,4 +335,4 @@ def _chance(state: _Search, error: float, before: float) -> float:
         told = {array.tobytes() for array in telling}
         grain = max([grain, *map(grain_of, telling)])
         directions += len(told) * min(_DIRECTIONS, max(1, state.question.candidate[0][name].size - 1))
-    return float(min(1.0, max(1, state.runs) * (max(error, grain) / before) ** directions))
+    return directions, grain

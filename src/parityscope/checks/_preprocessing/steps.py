@@ -1,4 +1,8 @@
-"""A step: one way in which a deployment's input may differ from the prepared input that the reference got."""
+"""A step: one way in which a deployment's input may differ from the prepared input that the reference got; compositions of them.
+
+A composition has at most one step of each `slot` (the order of channels, the kernel, the filling ...), and its steps are done in
+the order of a preprocessing: the image is read, placed, its colours changed, normalized, laid out.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +12,39 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+
+    from parityscope.case.imaging.recipe import Placing
 
 __all__ = [
+    "FILLED",
     "NORMALIZING",
     "ORIGINAL",
     "PLACING",
     "PREPARED",
     "RAW",
+    "READING",
+    "STORED",
     "UNEXPLAINED",
+    "Base",
     "Step",
     "apply_steps",
+    "composed",
+    "model_inputs",
     "on_input",
     "said",
 ]
 
-# Where in the preprocessing a step stands; steps are composed in this order.
-PLACING, RAW, NORMALIZING, PREPARED = -1, 0, 1, 2
+# Where in the preprocessing a step stands; steps are composed in this order, and those of one stage by their slots.
+READING, PLACING, RAW, NORMALIZING, PREPARED = -2, -1, 0, 1, 2
+_SLOTS = ("colours", "number", "padding", "mirrored", "turned", "channels", "layout", "cut", "ids", "mask", "segments")
 
 # Under this name, which no model has, stands the image that a sample was made from, where it is known: uint8
-# (height, width, 3), RGB.
+# (height, width, 3), RGB; and under the other the same image as the file stores it, before it is turned as EXIF says.
 ORIGINAL = "the original image"
+STORED = "the original image as it is stored"
+# And which of its pixels a letterbox fills: bool (height, width).
+FILLED = "the pixels that are filled"
 
 # The part of the error without a step that may be left with it: mean 127.5 for 128 in bytes, the nearest two steps, differ by
 # four times that.
@@ -36,21 +52,35 @@ UNEXPLAINED = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """How the reference puts an image on the network's size, and the step that puts it there in another way."""
+
+    placing: Placing
+    step: Callable[[Placing], Step]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """What is done to the reference's inputs, and the words that complete "the deployment ...".
 
     `apply` maps inputs by name to those that the deployment would have given its model; shapes and dtypes may change;
-    None where the step does not apply to these. `key` is a stable name. `leaves` is the part of the error that may be left,
-    more than UNEXPLAINED where programs do the step in slightly different ways. `usual`: so common that two of them together are
-    looked for even if neither comes near alone.
+    None where the step does not apply to these. `key` is a stable name; of steps of one `slot` a composition holds one.
+    `leaves` is the part of the error that may be left, more than UNEXPLAINED where programs do the step in slightly different
+    ways. `usual`: so common that two of them together are looked for even if neither comes near alone.
+
+    A step with `base` changes how an image is placed, by `refine` or by what it does to the image before: all of a composition
+    are done as one placing.
     """
 
     key: str
     words: str
     stage: int
-    apply: Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray] | None]
+    slot: str
+    apply: Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray] | None] | None = None
     leaves: float = UNEXPLAINED
     usual: bool = False
+    base: Base | None = None
+    refine: Callable[[Placing], Placing] | None = None
 
 
 def on_input(
@@ -67,14 +97,45 @@ def on_input(
     return apply
 
 
+def composed(steps: Iterable[Step]) -> tuple[Step, ...]:
+    """Steps in the order in which a preprocessing does them."""
+    return tuple(sorted(steps, key=lambda step: (step.stage, _place(step.slot), step.key)))
+
+
+def _place(slot: str) -> int:
+    """The place of a slot among those of its stage; slots are called `input:slot`."""
+    kind = slot.rpartition(":")[2]
+    return _SLOTS.index(kind) if kind in _SLOTS else -1
+
+
 def apply_steps(steps: tuple[Step, ...], inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray] | None:
     """The steps one after the other; None where one of them does not apply."""
     now: Mapping[str, np.ndarray] | None = inputs
-    for step in steps:
-        now = None if now is None else step.apply(now)
+    for step in _done(steps):
+        now = None if now is None or step.apply is None else step.apply(now)
     return now
 
 
 def said(steps: tuple[Step, ...]) -> str:
     """The steps in words: "the deployment exchanges channels 0 and 2 and does not divide by 255"."""
-    return "the deployment " + " and ".join(step.words for step in steps)
+    return "the deployment " + " and ".join(step.words for step in _done(steps) if step.words)
+
+
+def model_inputs(inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Without the images that the steps need beside them."""
+    return {name: array for name, array in inputs.items() if name not in {ORIGINAL, STORED, FILLED}}
+
+
+def _done(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The steps as they are done: those of a placing as one."""
+    placed = [step for step in steps if step.base is not None]
+    if not placed or placed[0].base is None:
+        return steps
+    base = placed[0].base
+    placing = base.placing
+    for step in placed:
+        placing = step.refine(placing) if step.refine else placing
+    rest = [step for step in steps if step.base is None or step.apply is not None]
+    if placing == base.placing and len(rest) + len(placed) == len(steps):
+        return tuple(rest)
+    return composed([*rest, base.step(placing)])

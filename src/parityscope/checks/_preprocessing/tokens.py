@@ -108,14 +108,16 @@ def _padded(tokens: Tokens, length: int) -> Step:
         return {**inputs, **made}
 
     words = f"pads to {length} tokens" + (", with an attention mask of ones" if tokens.mask else "")
-    return Step(key=f"{tokens.ids}:padded-{length}", words=words, stage=PREPARED, apply=apply)
+    return Step(key=f"{tokens.ids}:padded-{length}", words=words, stage=PREPARED, slot="padding", apply=apply)
 
 
 def _elements(name: str, key: str, words: str, change: Callable[[np.ndarray], np.ndarray]) -> Step:
+    """A step that changes every element; its slot is what its key begins with: ids, mask or segments."""
+
     def apply(inputs: Arrays) -> Arrays:
         return {**inputs, name: np.ascontiguousarray(change(inputs[name]).astype(inputs[name].dtype))}
 
-    return Step(key=f"{name}:{key}", words=words, stage=PREPARED, apply=apply)
+    return Step(key=f"{name}:{key}", words=words, stage=PREPARED, slot=key.partition("-")[0], apply=apply)
 
 
 def _rows(tokens: Tokens, key: str, words: str, stage: int, change: Rows) -> Step:
@@ -134,7 +136,8 @@ def _rows(tokens: Tokens, key: str, words: str, stage: int, change: Rows) -> Ste
                 made[name][row, : len(values)] = values
         return {**inputs, **made}
 
-    return Step(key=f"{tokens.ids}:{key}", words=words, stage=stage, apply=apply)
+    slot = "cut" if stage == RAW else "padding"
+    return Step(key=f"{tokens.ids}:{key}", words=words, stage=stage, slot=slot, apply=apply)
 
 
 def _pad(tokens: Tokens, inputs: Arrays) -> int:
