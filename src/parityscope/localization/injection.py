@@ -69,11 +69,14 @@ def injection(
     """
     options = options or Options()
     sides = Sides(model=model, inputs=inputs, reference=reference, candidate=candidate, pairing=pairing)
-    leading = [suspect.site.tensor for suspect in localization.suspects if _leads(suspect)][: options.injected]
     outputs = sides.float_outputs(sample)
+    programs = Programs.of(sides, sides.observed())
+    # What makes NaN or Inf of numbers may be next to nothing in size: an epsilon that is zero, before a logarithm.
+    first = _before_broken(sides, programs, sample)
+    leads = [suspect.site.tensor for suspect in localization.suspects if _leads(suspect)]
+    leading = [*first, *(name for name in leads if name not in first)][: options.injected]
     if not leading or not outputs:
         return localization
-    programs = Programs.of(sides, sides.observed())
     sessions = Sessions(threads=options.threads)
     errors = _introduced_errors(sides, programs, leading, sample, sessions)
     actual = {name: sides.error(sample, name) for name in outputs}
@@ -135,6 +138,17 @@ def _introduced_errors(
                 same = (mine == again) | (np.isnan(mine) & np.isnan(again))
                 errors[name] = np.where(same, 0.0, difference).astype(again.dtype)
     return errors
+
+
+def _before_broken(sides: Sides, programs: Programs, sample: int) -> list[str]:
+    """What the first tensor reads that has NaN or Inf of the candidate's alone, where all of it is finite."""
+    for name in sides.observed():
+        mine, its = sides.reference.get(sample, name), sides.candidate.get(sample, sides.pairing[name])
+        if mine.dtype.kind == "f" and bool((~np.isfinite(its) & np.isfinite(mine)).any()):
+            reads = [read for read in programs.regions[name].reads if read in programs.regions]
+            entering = [sides.candidate.get(sample, sides.pairing[read]) for read in reads]
+            return reads if all(np.isfinite(array).all() for array in entering if array.dtype.kind == "f") else []
+    return []
 
 
 def _by_share(suspect: Suspect) -> tuple[bool, float, tuple[bool, float, int]]:

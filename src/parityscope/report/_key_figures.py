@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from parityscope.report._tensors import GRADES
-from parityscope.report.words import clean, figure, number, percent
+from parityscope.report._tensors import GRADES, broken_elements, size_or_broken
+from parityscope.report.words import clean, figure, number, percent, size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,14 +40,15 @@ def _worst_output(document: Mapping[str, Any]) -> list[_Figure]:
     if not measured:
         return []
     _, row = max(measured, key=lambda pair: pair[0])
-    note = f"relative L2 at {clean(row.get('name', ''))}"
+    broken = broken_elements(row)
+    note = f"{'elements of one side alone' if broken else 'relative L2'} at {clean(row.get('name', ''))}"
     if (finite := number(row.get("rel_l2_finite"))) is not None and not math.isfinite(number(row["rel_l2"]) or 0.0):
         note += f"; {figure(finite)} over its finite elements"
     declared = (document.get("policy") or {}).get("declared", "")
     predicted = number((row.get("expected") or {}).get(declared))
     if predicted is not None:
         note += f"; {figure(predicted)} was predicted for {GRADES.get(declared, clean(declared))}"
-    return [{"label": "Output error", "value": figure(row["rel_l2"]), "note": note}]
+    return [{"label": "Output error", "value": size_or_broken(row["rel_l2"], broken), "note": note}]
 
 
 def _severity(value: float) -> float:
@@ -64,8 +65,8 @@ def _first_suspect(document: Mapping[str, Any]) -> list[_Figure]:
     return [
         {
             "label": "Introduced by one layer" if len(first.get("region", ())) <= 1 else "Introduced by one region",
-            "value": figure(first.get("introduced")),
-            "note": f"at {name}, which inherits {figure(first.get('inherited'))}",
+            "value": size_or_broken(first.get("introduced"), first.get("introduced_nonfinite")),
+            "note": f"at {name}, which inherits {size(first.get('inherited'))}",
         }
     ]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from parityscope.report._ladder import triangle
-from parityscope.report.words import ABSENT, clean, count, figure, number, percent, shape
+from parityscope.report.words import ABSENT, clean, count, figure, number, percent, shape, size
 
 __all__ = ["GRADES", "level", "minor", "nonfinite", "outputs", "suspects", "tensors"]
 
@@ -84,7 +84,7 @@ def _output(row: Mapping[str, Any], declared: str) -> dict[str, Any]:
         "verdict": row.get("verdict") or "incomplete",
         "grade": GRADES.get(row.get("grade", ""), ABSENT),
         "reason": clean(row.get("reason", "")),
-        "rel_l2": figure(row.get("rel_l2")),
+        "rel_l2": size_or_broken(row.get("rel_l2"), broken_elements(row)),
         "measured": row.get("rel_l2") is not None,
         "level": level(row.get("rel_l2")),
         "expected": [
@@ -125,8 +125,8 @@ def _suspect(rank: int, row: Mapping[str, Any]) -> dict[str, Any]:
         "node": clean(site.get("node", "")),
         "op_type": clean(site.get("op_type", "")),
         "index": clean(site.get("index", "")),
-        "introduced": figure(row.get("introduced")),
-        "inherited": figure(row.get("inherited")),
+        "introduced": size_or_broken(row.get("introduced"), row.get("introduced_nonfinite")),
+        "inherited": size(row.get("inherited")),
         "level": level(row.get("introduced")),
         "floor": figure(row.get("floor")),
         "gain": figure(row.get("gain")),
@@ -174,6 +174,17 @@ def nonfinite(counts: Mapping[str, Any] | None) -> str:
     """Non-finite elements in words: "3 reference, 7 candidate"; empty when there are none."""
     names = ("reference", "candidate", "agreeing")
     return ", ".join(f"{value:,} {name}" for name, value in zip(names, _counts(counts), strict=True) if value)
+
+
+def size_or_broken(value: object, broken: object) -> str:
+    """An error as a figure; where NaN or Inf make it infinite, how many elements are."""
+    x, elements = number(value), number(broken)
+    return f"{count(elements)} NaN or Inf" if elements and (x is None or not math.isfinite(x)) else figure(value)
+
+
+def broken_elements(row: Mapping[str, Any]) -> int:
+    """How many elements of an output are NaN or Inf on one side alone."""
+    return sum(_counts(row.get("nonfinite"))[:2])
 
 
 def _counts(counts: Mapping[str, Any] | None) -> list[int]:

@@ -9,7 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-__all__ = ["ABSENT", "clean", "count", "figure", "nbytes", "number", "percent", "ratio", "seconds", "shape", "short"]
+__all__ = [
+    "ABSENT",
+    "clean",
+    "count",
+    "figure",
+    "nbytes",
+    "number",
+    "percent",
+    "ratio",
+    "seconds",
+    "shape",
+    "short",
+    "size",
+]
 
 ABSENT = "\N{EN DASH}"
 _TIMES = "\N{MULTIPLICATION SIGN}"
@@ -55,6 +68,12 @@ def figure(value: object) -> str:
         return f"{mantissa}e{exponent}"
     rounded = float(f"{mantissa}e{exponent}")
     return f"{rounded:,.{max(0, _DIGITS - 1 - exponent)}f}"
+
+
+def size(value: object) -> str:
+    """An error as a figure; one that NaN or Inf, or a reference of zeros, make infinite is told to be that."""
+    x = number(value)
+    return "not finite" if x is not None and not math.isfinite(x) else figure(value)
 
 
 def percent(value: object, *, exact: bool = False) -> str:

@@ -20,6 +20,7 @@ from parityscope.study._merging import merged
 from parityscope.study._rounds import further
 from parityscope.study._scene import scene_of, worst_of
 from parityscope.study._second import second_run
+from parityscope.study._simulated import with_simulated
 from parityscope.study._trials import try_repairs
 from parityscope.study._triangle import measure_triangle, peer_of
 
@@ -93,6 +94,9 @@ def find_causes(
             )
             diagnosis, sequence = _with_others(known, tested, bench, search, folder / "copies")
             lap("further causes")
+    if only is None:
+        diagnosis = with_simulated(known, diagnosis, folder=folder, memory=memory, progress=progress)
+        lap("simulated")
     if known.verdict != "within" and only is None:
         diagnosis = try_repairs(case, known.reference, candidate, diagnosis, known.outputs, folder, progress, end=end)
         lap("repairs")

@@ -184,7 +184,28 @@ def _size(pair: Pair) -> float:
 def _words(pair: Pair) -> str:
     if "rel_l2" not in pair.measurements:
         return f"{pair.value('mismatches'):.0f} elements of output {pair.site.tensor!r} differ"
-    return f"output {pair.site.tensor!r} differs by {100 * pair.value('rel_l2'):.3g} % (relative L2)"
+    size = pair.value("rel_l2")
+    if pair.nonfinite_candidate or pair.nonfinite_reference:
+        return _words_of_nonfinite(pair)
+    if math.isinf(size):
+        return f"output {pair.site.tensor!r} is zero everywhere in the reference and not in the candidate"
+    return f"output {pair.site.tensor!r} differs by {100 * size:.3g} % (relative L2)"
+
+
+def _words_of_nonfinite(pair: Pair) -> str:
+    """NaN and Inf are counted and never pooled with numbers: what they leave is measured by itself."""
+    whole = pair.statistics.get("count", 0) if pair.statistics else 0
+    of = f" of {whole:,}" if whole else ""
+    told = [
+        f"in {count:,}{of} elements of the {side} alone"
+        for count, side in ((pair.nonfinite_candidate, "candidate"), (pair.nonfinite_reference, "reference"))
+        if count
+    ]
+    said = f"output {pair.site.tensor!r} is NaN or Inf {' and '.join(told)}"
+    rest = pair.value("rel_l2_finite")
+    if math.isfinite(rest) and pair.nonfinite_candidate + pair.nonfinite_reference < whole:
+        said += f"; the others differ by {100 * rest:.3g} % (relative L2)"
+    return said
 
 
 def _model(model: Model, name: str) -> dict[str, Any]:
