@@ -120,6 +120,13 @@ def test_a_text_without_a_line_of_tensorrt_is_given_up(tmp_path: Path) -> None:
         read_log(log)
 
 
+def test_empty_lines_without_end_are_given_up(tmp_path: Path) -> None:
+    log = tmp_path / "empty.log"
+    log.write_bytes(gzip.compress(b"\n" * (1 << 23)))
+    with pytest.raises(ParityError, match="none of its first 500000 lines"):
+        read_log(log)
+
+
 def test_a_compressed_log_that_expands_without_end_is_read_in_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,6 +54,8 @@ class Ask:
     stderr: str = "file"  # or closed, full, gone
     writes: tuple[str, ...] = ()  # names of the case that may appear or change
     runs: bool = False  # code or a program is part of what was typed
+    ignores: tuple[int, ...] = ()  # signals that whoever started it has left ignored
+    address_space: int = 0  # bytes that it may have of it, as `ulimit -v` says; 0: no limit
     unprivileged: bool = False  # without the right of root to read and write everything
     after: Callable[[Path, Ending], str] | None = None  # what is wrong with what it left, or nothing
 

@@ -7,6 +7,7 @@ import ctypes
 import fcntl
 import os
 import resource
+import signal
 import struct
 import sys
 import tempfile
@@ -47,6 +48,10 @@ def enter(ask: Ask, place: Place, streams: tuple[Path, Path, Path], terminal: in
         if ask.unprivileged and os.geteuid() == 0:
             _drop_rights()
         _connect(ask, streams, terminal)
+        for number in ask.ignores:
+            signal.signal(number, signal.SIG_IGN)
+        if ask.address_space:
+            resource.setrlimit(resource.RLIMIT_AS, (ask.address_space, ask.address_space))
         if ask.fresh:
             command = [sys.executable, "-m", "parityscope", *ask.words]
             os.execve(sys.executable, command, surroundings)  # noqa: S606

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -135,6 +136,22 @@ def variables(folder: Path, draw: Draw) -> Ask:
     return Ask(words, _codes(words), environment={name: value}, fresh=True, writes=_LATER)
 
 
+def ignored_signals(folder: Path, draw: Draw) -> Ask:
+    """Signals that whoever started the command has left ignored: children are waited for all the same, and none seems to end well."""
+    _world(folder)
+    numbers = draw.turn(((signal.SIGCHLD,), (signal.SIGPIPE,), (signal.SIGHUP, signal.SIGCHLD), (signal.SIGTERM, signal.SIGINT)))
+    words = draw.turn((*_RIGHT[:1], _BEYOND, ("compare", "model.onnx", "--candidate", "command?run=false", "--inputs", "samples"), ("compare", "model.onnx", "--candidate", "ort?isolate=on", "--inputs", "samples")))
+    return Ask(words, REFUSED if "command?run=false" in words else _codes(words), ignores=numbers, fresh=True, writes=_LATER, runs=True)
+
+
+def scarce_memory(folder: Path, draw: Draw) -> Ask:
+    """Too little memory for the libraries: imports, threads and arrays get none, and that is said."""
+    _world(folder)
+    mebibytes = draw.turn((60, 100, 150, 195, 230))
+    words = draw.turn((*_RIGHT[:1], *_RIGHT[2:5], _BEYOND))
+    return Ask(words, REFUSED, address_space=mebibytes << 20, fresh=True, writes=_LATER)
+
+
 def plain_modules(folder: Path, draw: Draw) -> Ask:
     """Files beside the data that have the names of modules: nothing of them is imported."""
     _world(folder)
@@ -241,5 +258,5 @@ def _no_secret(folder: Path, _: Ending) -> str:
 
 FAMILY = Family("environment", (
     lost_result, lost_error, no_input, nothing_open, home, temporary, encodings, languages, variables, plain_modules, rights, folders, full_disk, terminal, unicode_places, gone, traces, variables, lost_result, encodings,
-    home, temporary, terminal, unicode_places,
+    home, temporary, terminal, unicode_places, ignored_signals, scarce_memory,
 ))  # fmt: skip

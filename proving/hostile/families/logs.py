@@ -91,18 +91,20 @@ def patterns(folder: Path, draw: Draw) -> Ask:
 
 def bombs(folder: Path, draw: Draw) -> Ask:
     """Archives that unpack to gigabytes, or to one another."""
-    which = draw.turn(("zeros", "lines", "twice", "cut", "newlines"))
+    which = draw.turn(("zeros", "lines", "twice", "cut", "newlines", "blank"))
     if which == "zeros":
         content = gzip.compress(b"\0" * (1 << 28)) * 8
     elif which == "lines":
         content = gzip.compress(_HEAD.encode()) + gzip.compress(b"[V] [TRT] Tactic: 0x1 Time: 0.1\n" * (1 << 21)) * 12
     elif which == "twice":
         content = gzip.compress(gzip.compress(_GOOD.encode()))
+    elif which == "blank":
+        content = gzip.compress(b"\n" * (1 << 26)) * 4
     elif which == "newlines":
         content = gzip.compress(_HEAD.encode()) + gzip.compress(b"\n" * (1 << 26)) * 4
     else:
         content = gzip.compress(_GOOD.encode())[: draw.integer(12, 200)]
-    return _ask(folder, draw, content, REFUSED if which in {"zeros", "twice"} else ANY)
+    return _ask(folder, draw, content, REFUSED if which in {"zeros", "twice", "blank"} else ANY)
 
 
 def harmful(folder: Path, draw: Draw) -> Ask:

@@ -370,6 +370,27 @@ def attributes(folder: Path, draw: Draw) -> Ask:
     return _ask(folder, draw)
 
 
+def unloadable(folder: Path, draw: Draw) -> Ask:
+    """Files whose parts fit together, and that no runtime loads: reading alone must not find nothing wrong with them."""
+    three = [numpy_helper.from_array(np.ones((3, 3), np.float32), "three")]
+    node, extra = draw.turn(
+        (
+            (helper.make_node("Softmax", ["x"], ["s"], axis=99), ()),
+            (helper.make_node("Concat", ["x", "x"], ["s"], axis=-9), ()),
+            (helper.make_node("MaxPool", ["x"], ["s"], kernel_shape=[1], strides=[0]), ()),
+            (helper.make_node("Flatten", ["x"], ["s"], axis=7), ()),
+            (helper.make_node("MatMul", ["x", "three"], ["s"]), three),
+            (helper.make_node("Conv", ["x", "three"], ["s"], strides=[0]), three),
+            (helper.make_node("Relu", ["x"], ["s"], alpha=1.0), ()),
+            (helper.make_node("Frobnicate", ["x"], ["s"]), ()),
+            (helper.make_node("Softmax", ["x"], ["s"], axis=[1, 2]), ()),
+            (helper.make_node("Gemm", ["x", "three", "b"], ["s"]), three),
+        )
+    )
+    save(graph_of([node, helper.make_node("MatMul", ["s", "w"], ["y"])], extra=list(extra)), folder / "model.onnx")
+    return Ask(("lint", "model.onnx"))
+
+
 def nothing_to_compare(folder: Path, draw: Draw) -> Ask:
     """Outputs without elements, or NaN on both sides throughout: no 0 can be earned with them."""
     which = draw.turn(("empty", "nan"))
@@ -389,6 +410,7 @@ def nothing_to_compare(folder: Path, draw: Draw) -> Ask:
         (
             ("compare", "model.onnx", "--candidate", "sim:f16", "--inputs", "samples"),
             ("diagnose", "model.onnx", "--candidate", "ort?optimization=disabled", "--inputs", "samples"),
+            ("predict", "model.onnx", "--inputs", "samples"),
             (
                 "verify",
                 "model.onnx",
@@ -478,5 +500,5 @@ def right(folder: Path, draw: Draw) -> Ask:
 
 FAMILY = Family("models", (
     not_a_model, special, cut, flipped, wired_wrong, unknown, weights_that_lie, named_to_harm, not_unicode, nested, many_nodes,
-    functions, bombs, borders, attributes, nothing_to_compare, metadata, endless, right,
+    functions, bombs, borders, attributes, nothing_to_compare, metadata, endless, right, unloadable,
 ))  # fmt: skip

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import onnx
+
 from proving.hostile.cases import ANSWERED, ANY, COMPARED, REFUSED, Ask, Draw, Family
-from proving.hostile.making import marking, marking_source, write_answers, write_model, write_samples
+from proving.hostile.making import marking, marking_source, save, small_model, write_answers, write_model, write_samples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,6 +83,27 @@ def numbers(folder: Path, draw: Draw) -> Ask:
     value = draw.turn(("-1", "0", "x", "nan", "inf", "-inf", "1e999", "1.5", "9" * 60, "", "٣", "-0", "0x10", "1_000", "\x1b[31m"))
     faults = option[0] == "faults"
     return _ask(folder, (*option, value), REFUSED if faults and value not in {"٣", "1_000", "-0"} else ANY - ({0, 1} if faults else frozenset()))
+
+
+def budgets(folder: Path, draw: Draw) -> Ask:
+    """Budgets that allow everything or nothing, or are no numbers."""
+    budget = draw.turn((
+        "rel_l2=1e400", "rel_l2=inf", "rel_l2=nan", "rel_l2=-1", "rel_l2=1_0", "rel_l2=٣", "rel_l2=", "=1", ":rel_l2=1", "rel_l2", "evil=1", "nope:rel_l2=1", "cosine=-1", "cosine=2", "top1_agreement=0", "top1_agreement=7", "norm_ratio=-1", "rel_l2=" + "9" * 5000,
+        "rel_l2=0x1", "y:rel_l2=1e999", "", "rel_l2=1=2",
+    ))  # fmt: skip
+    return _ask(folder, (*draw.turn((_COMPARE, _VERIFY, _REPAIR)), "--budget", budget))
+
+
+def generated(folder: Path, draw: Draw) -> Ask:
+    """Inputs that are to be generated and that no machine could hold."""
+    save(small_model(), folder / "model.onnx")
+    message = onnx.load(folder / "model.onnx")
+    message.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
+    message.graph.output[0].type.tensor_type.shape.dim[0].dim_param = "N"
+    onnx.save(message, folder / "model.onnx")
+    rows = draw.turn((1 << 31, 1 << 40, (1 << 62) - 1, 10**17, 10**25))
+    words = draw.turn((("compare", "model.onnx", "--candidate", "sim:f16"), ("predict", "model.onnx"), ("run", "model.onnx", "-o", "recording")))
+    return Ask((*words, "--shapes", f"x:{rows}x8"), REFUSED, writes=_LATER)
 
 
 def shapes(folder: Path, draw: Draw) -> Ask:
@@ -216,5 +239,5 @@ def candidates_that_are_references(folder: Path, draw: Draw) -> Ask:
 
 
 FAMILY = Family("options", (
-    targets, backend_options, limits, numbers, shapes, names, verbs, places, plug_ins, shell, programs, loaders, same, candidates_that_are_references, names, targets, backend_options, programs, names, verbs, numbers,
+    targets, backend_options, limits, numbers, shapes, names, verbs, places, plug_ins, shell, programs, loaders, same, candidates_that_are_references, names, targets, backend_options, programs, names, verbs, numbers, budgets, generated, budgets,
 ))  # fmt: skip

@@ -40,6 +40,8 @@ def read_log(path: Path) -> Log:
     read = Read()
     noise = 0
     for raw in lines_of(source.blocks()):
+        if read.number >= _STRANGE and not read.known and not noise:
+            break
         read.number += 1
         if raw in _BLANK and not read.profile:  # which ends a table, and says nothing else
             continue
@@ -54,8 +56,6 @@ def read_log(path: Path) -> Log:
         if severity:
             read.severities[severity] += 1
         take(read, severity, text)
-        if read.number >= _STRANGE and not read.known and not noise:
-            break
     read.severities["V"] += noise
     read.known += noise
     if not read.known:

@@ -1,8 +1,9 @@
-"""Parts of outputs that a repair lost: a field, a channel, a row or a sample of which nothing useful is left after it.
+"""Parts of outputs that a repair lost: a field, channel, row or sample that is far worse after it than the whole was before.
 
 The pooled error of an output is that of its largest numbers: class scores beside boxes in pixels may all be nought and the error
 smaller than before. A part is what one index of one axis holds over all samples, or one sample as a whole. It is lost where
-its relative L2 error is `LOST_ERROR` or more after and was not before.
+its relative L2 error is `LOST_ERROR` or more after and was not before; or, in a part of `_MANY` elements, is `_MARGIN` times what
+it was before, and what the output as a whole was.
 
 A part of fewer than `_FEWEST` elements may lose most of itself by cancellation alone, and one whose reference is below
 FP32's rounding of the whole output is noise: nothing is said of either.
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["LostPart", "lost_parts"]
 
 _FEWEST = 8  # chosen: so many numbers do not all cancel by chance
+_MANY = 64  # chosen: the error of so many is no accident of a draw (docs/fidelity.md, outputs of few numbers)
+_MARGIN = 4.0  # as for FP32's grade: twice what honest evaluations were measured to be apart, rounded up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +67,8 @@ def lost_parts(output: str, samples: Iterable[tuple[str, np.ndarray, np.ndarray,
     elements = sum(one.elements for one in sums if one.axis < 0)
     squares = sum(float(one.references.sum()) for one in sums if one.axis < 0)
     noise = FLOAT32_ROUNDING**2 * squares / elements if elements else 0.0
-    found = [one for one in (_lost(output, each, noise) for each in sums) if one is not None]
+    whole = sum(float(one.before.sum()) for one in sums if one.axis < 0) / squares if squares else 0.0
+    found = [one for one in (_lost(output, each, noise, whole) for each in sums) if one is not None]
     return max(found, key=lambda one: one.after, default=None)
 
 
@@ -116,12 +120,15 @@ def _added(one: _Sums, other: _Sums) -> _Sums:
     )
 
 
-def _lost(output: str, sums: _Sums, noise: float) -> LostPart | None:
+def _lost(output: str, sums: _Sums, noise: float, whole: float) -> LostPart | None:
     if sums.elements < _FEWEST:
         return None
     told = sums.references > noise * sums.elements
     limit = LOST_ERROR**2 * sums.references
     lost = told & (sums.after >= limit) & (sums.before < limit)
+    if sums.elements >= _MANY:
+        usual = np.maximum(np.maximum(sums.before, whole * sums.references), FLOAT32_ROUNDING**2 * sums.references)
+        lost |= told & (sums.after > _MARGIN**2 * usual)
     if not lost.any():
         return None
     ratios = np.divide(sums.after, sums.references, out=np.zeros_like(sums.after), where=lost)

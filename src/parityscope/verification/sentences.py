@@ -54,10 +54,11 @@ def lost(one: OutputMeasurements) -> str:
 
 
 def lost_part(one: LostPart) -> str:
-    """A part of an output of which nothing useful is left."""
+    """A part of an output that is far worse than it was."""
     part = f"sample {one.sample}" if one.sample else f"index {one.index} of axis {one.axis}"
-    others = f" ({one.count:,} of that axis are lost)" if one.count > 1 else ""
-    return f"{part} of output {one.output} is lost: its error went from {_figure(one.before)} to {_figure(one.after)}{others}"
+    others = f" ({one.count:,} of that axis are like it)" if one.count > 1 else ""
+    change = f"from {_figure(one.before)} to {_figure(one.after)}"
+    return f"{part} of output {one.output} is far worse: its error went {change}{others}"
 
 
 def _limit(one: BudgetCheck) -> str:
