@@ -1,6 +1,6 @@
 """A network of many small nodes: what whole commands cost, `python bench/many_nodes.py [--nodes 20000] [--folder DIR]`.
 
-Layers of five nodes (a product with 16 x 16 weights, a bias, functions) one after another, which
+Layers of five nodes (a product with 16 x 16 weights, a bias, a function, a scale, and what came in) one after another, which
 is what a large network costs apart from its arithmetic: names, pairing, sessions, the report. Compared are the reference
 and itself without the optimizer; diagnosed is a copy in which a tenth was added to the weights of the middle product.
 
@@ -23,6 +23,7 @@ from whole import run, with_a_fault
 from parityscope.case.formats.npz import write_npz
 
 WIDTH, ROWS, LAYER = 16, 4, 5
+STEP = 0.02  # what a layer adds: so small that 4,000 of them neither grow without end nor forget what came in
 
 
 def main() -> None:
@@ -71,13 +72,14 @@ def network(nodes: int) -> onnx.ModelProto:
         weights += [
             numpy_helper.from_array(generator.standard_normal((WIDTH, WIDTH)).astype(np.float32) / 4, f"w{at}"),
             numpy_helper.from_array(generator.standard_normal(WIDTH).astype(np.float32) / 4, f"b{at}"),
+            numpy_helper.from_array(np.full(WIDTH, STEP, np.float32), f"s{at}"),
         ]
         steps = [
             ("MatMul", [before, f"w{at}"], f"product{at}"),
             ("Add", [f"product{at}", f"b{at}"], f"sum{at}"),
             ("Tanh", [f"sum{at}"], f"gate{at}"),
-            ("Mul", [f"gate{at}", f"sum{at}"], f"gated{at}"),
-            ("Tanh", [f"gated{at}"], f"layer{at}"),
+            ("Mul", [f"gate{at}", f"s{at}"], f"scaled{at}"),
+            ("Add", [f"scaled{at}", before], f"layer{at}"),
         ]
         made += [helper.make_node(kind, inputs, [output], name=f"/{output}") for kind, inputs, output in steps]
         before = f"layer{at}"
