@@ -193,7 +193,7 @@ def _as_float(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
 
 def _retype_attributes(node: ir.Node) -> None:
     for name, attribute in list(node.attributes.items()):
-        if attribute.type == ir.AttributeType.TENSOR and attribute.as_tensor().dtype in HALF:
+        if attribute.type == ir.AttributeType.TENSOR and attribute.value.dtype in HALF:
             node.attributes[name] = ir.AttrTensor(name, _as_float(attribute.as_tensor()))
         elif (
             name in _TYPE_ATTRIBUTES

@@ -131,7 +131,7 @@ def _special(node: ir.Node) -> ir.DataType | None:
         return _said(node, name) or default or _input_type(node, 0)
     if node.op_type in {"ConstantOfShape", "Constant"}:
         if "value" in node.attributes:
-            return node.attributes["value"].as_tensor().dtype
+            return ir.DataType(node.attributes["value"].value.dtype)
         return ir.DataType.FLOAT if node.op_type == "ConstantOfShape" or _holds_floats(node) else None
     if node.op_type == "QuantizeLinear":
         return _said(node, "output_dtype")

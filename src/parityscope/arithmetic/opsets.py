@@ -16,7 +16,7 @@ from parityscope.arithmetic._graphs import held_tensor
 from parityscope.arithmetic.standard import opset_of
 from parityscope.errors import ParityError
 
-__all__ = ["BATCHED_SCAN", "OLDEST", "prepared"]
+__all__ = ["BATCHED_SCAN", "OLDEST", "prepare", "prepared"]
 
 _SMALL = 1024  # bytes; the converter looks into small constants (axes, scales), never into weights. Chosen.
 OLDEST = 7  # the oldest opset that ONNX Runtime runs
@@ -33,7 +33,17 @@ def prepared(model: ir.Model, opset: int) -> ir.Model:
         ParityError: the model's opset cannot be converted up.
     """
     model.graph.sort()  # some converters append their Casts at the end; that is no order to clone or to walk in
-    copy = model.clone()
+    return prepare(model.clone(), opset)
+
+
+def prepare(model: ir.Model, opset: int) -> ir.Model:
+    """As `prepared`, out of `model` itself, of which nothing can be used any more.
+
+    Raises:
+        ParityError: as `prepared`.
+    """
+    model.graph.sort()
+    copy = model
     for change in (common.InlinePass(), common.RemoveInitializersFromInputsPass()):
         copy = change(copy).model
     copy = _lifted(copy)

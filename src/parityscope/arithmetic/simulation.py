@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PRECISIONS", "Arrangement", "Simulation", "arrange", "detype", "simulate"]
 
-# Precisions that can be simulated, with the first opset that has what it needs: Clip with inputs (11), Cast to
-# bfloat16 (13) and to float8 (19).
+# Precisions that can be simulated, with the first opset that has what writing their roundings into a graph needs: Clip with
+# inputs (11), Cast to bfloat16 (13) and to float8 (19). Who rounds beside the graph needs none.
 PRECISIONS = {"tf32": 11, "f16": 7, "bf16": 13, "f8e4m3": 19, "f8e5m2": 19}
 
 
@@ -94,7 +94,9 @@ def simulate(
     profile: Profile | Fusion | str = "none",
 ) -> Simulation:
     """The graph that computes as `arrange` says; arguments are as there."""
-    return _written(arrange(model, precision, overflow=overflow, bounded=bounded, profile=profile))
+    name = precision if isinstance(precision, str) else precision.name
+    oldest = PRECISIONS.get(name, OLDEST)
+    return _written(arrange(model, precision, overflow=overflow, bounded=bounded, profile=profile, oldest=oldest))
 
 
 def detype(model: ir.Model) -> Simulation:
@@ -109,13 +111,14 @@ def arrange(
     overflow: Overflow = "infinity",
     bounded: bool = True,
     profile: Profile | Fusion | str = "none",
+    oldest: int = OLDEST,
 ) -> Arrangement:
     """What is rounded in `model` in a uniform precision; `model` itself is only put in topological order.
 
     Values that are float16 or bfloat16 by their own type stay in that format.
 
     Args:
-        model: Any opset from 7; older ones than the precision needs are converted up.
+        model: Any opset from 7.
         precision: One of `PRECISIONS`; None for the model as it is typed.
         overflow: What becomes of weights beyond the format's range: infinity as in IEEE 754, or the largest finite
             number, as TensorRT does. Tensors overflow to infinity as hardware conversions do; in float8 they follow
@@ -126,12 +129,13 @@ def arrange(
         profile: Which engine's fusion is simulated: a profile or its name, or the `Fusion` that an engine was seen to
             use (`fusion.following.follow`). "none" rounds behind every operator. TF32 rounds at products alone, where
             fusion changes nothing.
+        oldest: Models of older opsets are converted up.
 
     Raises:
         ParityError: the format cannot be simulated, there is no such profile, or the opset cannot be converted up.
     """
     if precision is None:
-        return _uniform(model, None, "infinity", bounded=bounded)
+        return _uniform(model, None, "infinity", oldest, bounded=bounded)
     number_format = format_named(precision) if isinstance(precision, str) else precision
     if number_format.name not in PRECISIONS:
         raise ParityError(
@@ -141,9 +145,9 @@ def arrange(
     rounded = number_format if bounded or number_format.name != "f16" else format_named("tf32")
     fusion = _fusion(model, number_format.name, profile)
     if fusion is None or number_format.name == "tf32":
-        return _uniform(model, rounded, overflow, stored=rounded is not number_format, bounded=bounded)
+        return _uniform(model, rounded, overflow, oldest, stored=rounded is not number_format, bounded=bounded)
     formats = {**FORMATS, number_format.name: rounded}
-    return _fused(model, fusion, rounded, formats, overflow, bounded=bounded)
+    return _fused(model, fusion, rounded, formats, overflow, oldest, bounded=bounded)
 
 
 def _fusion(model: ir.Model, precision: str, profile: Profile | Fusion | str) -> Fusion | None:
@@ -162,11 +166,11 @@ def _fused(
     number_format: Format,
     formats: Mapping[str, Format],
     overflow: Overflow,
+    oldest: int,
     *,
     bounded: bool,
 ) -> Arrangement:
     rounds = fusion.recurrence
-    oldest = PRECISIONS[number_format.name]
     copy = with_moved_constants(prepared(model, opset_for(model, oldest) if rounds else oldest))
     infer_types(copy)
     names = Names(copy)
@@ -195,11 +199,12 @@ def _uniform(
     model: ir.Model,
     number_format: Format | None,
     overflow: Overflow,
+    oldest: int,
     *,
     stored: bool = False,
     bounded: bool = True,
 ) -> Arrangement:
-    copy = prepared(model, opset_for(model, PRECISIONS[number_format.name] if number_format else OLDEST))
+    copy = prepared(model, opset_for(model, oldest))
     infer_types(copy)
     names = Names(copy)
     rounds = inside("f16" if number_format is None or stored else number_format.name)

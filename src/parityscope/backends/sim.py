@@ -24,6 +24,8 @@ so that only its rounding is seen.
 from __future__ import annotations
 
 import contextlib
+import functools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Backend, Capture, Probe, Session
@@ -86,13 +88,38 @@ def prepare(model: Model, target: Target, tensors: Sequence[str]) -> tuple[World
     Raises:
         ParityError: an option of the target is not known, or the model cannot be simulated so.
     """
-    from parityscope.evaluation.simulating import simulated_world
-
-    found = arrangement_of(model, target)
-    world = simulated_world(target.precision or "as typed", found)
+    # Files that hold dynamic ranges may be other ones the next time.
+    make = _world.__wrapped__ if target.option("dynamic_range") else _world
+    world, notes = make(_Asked(model=model, target=target))
     program = world.program
     known = {*program.steps_of, *program.constants, *program.inputs}
-    return world, (*found.notes, *(_absent(name) for name in tensors if name not in known))
+    return world, (*notes, *(_absent(name) for name in tensors if name not in known))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    """A simulation of a model; equal ones are the same."""
+
+    model: Model
+    target: Target
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Asked) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[object, ...]:
+        return self.model.path, self.model.sha256, self.target
+
+
+@functools.lru_cache(maxsize=4)  # chosen: the formats of one question, which several stages ask again
+def _world(asked: _Asked) -> tuple[World, tuple[Skip, ...]]:
+    from parityscope.evaluation.simulating import simulated_world
+
+    found = arrangement_of(asked.model, asked.target)
+    return simulated_world(asked.target.precision or "as typed", found), found.notes
 
 
 def arrangement_of(model: Model, target: Target) -> Arrangement:
@@ -103,6 +130,7 @@ def arrangement_of(model: Model, target: Target) -> Arrangement:
     """
     from parityscope.arithmetic.quantized import QUANTIZED
     from parityscope.arithmetic.simulation import arrange
+    from parityscope.evaluation.program import prepared_graph
 
     overflow = target.option("overflow", "infinity")
     if overflow not in _OVERFLOW:
@@ -114,7 +142,7 @@ def arrangement_of(model: Model, target: Target) -> Arrangement:
         if bounded not in {"format", "unbounded"}:
             raise ParityError(f"range={bounded!r} is not known", fix="use range=format|unbounded")
         return arrange(
-            model.graph(),
+            prepared_graph(model),
             target.precision,
             overflow=_OVERFLOW[overflow],
             bounded=bounded == "format",
@@ -124,7 +152,7 @@ def arrangement_of(model: Model, target: Target) -> Arrangement:
         raise ParityError("a fusion profile needs a precision", fix="add :f16 or :bf16, or leave profile= out")
     if "overflow" in dict(target.options):
         raise ParityError("a model that runs as it is typed rounds no weights", fix="leave overflow= out, or add :f16")
-    return arrange(model.graph(), None)
+    return arrange(prepared_graph(model), None)
 
 
 def _quantized(model: Model, target: Target) -> Arrangement:

@@ -129,7 +129,16 @@ def constant_value(value: ir.Value | None) -> ir.TensorProtocol | None:
     """The tensor of an initializer or of a Constant node's output; None for anything computed."""
     import onnx_ir as ir
 
-    return None if value is None else ir.convenience.get_const_tensor(value)
+    if value is None or value.const_value is not None:
+        return None if value is None else value.const_value
+    node = value.producer()
+    if node is None or node.op_type != "Constant" or node.domain:
+        return None
+    held = node.attributes.get("value")
+    if held is None or held.is_ref() or held.type != ir.AttributeType.TENSOR:
+        return ir.convenience.get_const_tensor(value)
+    tensor: ir.TensorProtocol = held.value  # the library asks whether it follows a protocol: 150 microseconds each
+    return tensor
 
 
 def computing(model: ir.Model) -> list[ir.Node]:

@@ -19,7 +19,8 @@ import onnx
 import onnx_ir as ir
 
 from parityscope.arithmetic._graphs import bodies, constant_tensor
-from parityscope.arithmetic.opsets import OLDEST, prepared
+from parityscope.arithmetic.detyping import wide
+from parityscope.arithmetic.opsets import OLDEST, prepare
 from parityscope.case.model import read_graph
 from parityscope.errors import ParityError
 
@@ -29,7 +30,18 @@ if TYPE_CHECKING:
 
     from parityscope.case import Model
 
-__all__ = ["RANDOM", "Program", "Region", "Step", "compile_program", "keys_of", "program_of", "regions_of"]
+__all__ = [
+    "RANDOM",
+    "Program",
+    "Region",
+    "Step",
+    "compile_program",
+    "keys_of",
+    "prepared_graph",
+    "program_of",
+    "regions_of",
+    "wide_program",
+]
 
 RANDOM = frozenset(
     {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
@@ -112,9 +124,35 @@ def program_of(model: Model) -> Program:
     return _program_of(model.path, model.sha256)
 
 
-@functools.lru_cache(maxsize=2)  # the model, and the corrected copy that is examined after it
-def _program_of(path: Path, _sha256: str) -> Program:
-    return compile_program(prepared(read_graph(path), OLDEST))
+def prepared_graph(model: Model) -> ir.Model:
+    """The graph of a model with functions inlined and constants as initializers, read once for all who clone it."""
+    return _prepared_graph(model.path, model.sha256)
+
+
+def wide_program(model: Model) -> tuple[ir.Model, Program]:
+    """A model in FP32 (`arithmetic.detyping.wide`) and its program, made once for all who ask; neither is to be changed.
+
+    Raises:
+        ParityError: as `program_of`.
+    """
+    return _wide_program(model.path, model.sha256)
+
+
+# Of each two: the model, and the corrected copy that is examined after it.
+@functools.lru_cache(maxsize=2)
+def _prepared_graph(path: Path, _sha256: str) -> ir.Model:
+    return prepare(read_graph(path), OLDEST)
+
+
+@functools.lru_cache(maxsize=2)
+def _program_of(path: Path, sha256: str) -> Program:
+    return compile_program(_prepared_graph(path, sha256))
+
+
+@functools.lru_cache(maxsize=2)
+def _wide_program(path: Path, sha256: str) -> tuple[ir.Model, Program]:
+    graph = wide(_prepared_graph(path, sha256))
+    return graph, compile_program(graph)
 
 
 def compile_program(model: ir.Model) -> Program:

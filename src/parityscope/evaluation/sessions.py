@@ -71,6 +71,10 @@ class Sessions:
         self._threads.given = 0
         self.joins.clear()
         self.courses.clear()
+        self.forget_weights()
+
+    def forget_weights(self) -> None:
+        """Forgets the weights that were changed; sessions stay open."""
         self.weights = Weights()
 
     def run(self, step: Step, inputs: Sequence[Value], program: Program, captured: Sequence[Value] = ()) -> list[Value]:

@@ -26,20 +26,17 @@ Not covered: algorithms with larger constants than a sum of products (Winograd, 
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic.detyping import wide
 from parityscope.arithmetic.error_model import ROUNDING
 from parityscope.arithmetic.formats import format_named
 from parityscope.arithmetic.quantized import QUANTIZED
 from parityscope.backends.recording import Progress, silent
 from parityscope.backends.sim import prepare
-from parityscope.case.model import read_graph
 from parityscope.comparison import measure_pair
 from parityscope.comparison.parts import measure_parts
 from parityscope.comparison.rows import Align, as_given
@@ -47,7 +44,7 @@ from parityscope.errors import ParityError
 from parityscope.evaluation.disturbing import disturbed_world
 from parityscope.evaluation.evaluating import evaluate
 from parityscope.evaluation.machine import usable_cores
-from parityscope.evaluation.program import Program, compile_program
+from parityscope.evaluation.program import Program, wide_program
 from parityscope.evaluation.reordering import reordered_world
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
@@ -57,9 +54,6 @@ from parityscope.records import Skip, Target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    import onnx_ir as ir
 
     from parityscope.case import Inputs, Model
     from parityscope.comparison import Statistics
@@ -109,7 +103,7 @@ def expect(
     skipped: list[Skip] = []
     sessions = Sessions(threads=usable_cores())
     try:
-        graph, program = _wide(model.path, model.sha256)
+        graph, program = wide_program(model)
     except ParityError as error:
         return Expectation(errors={}, skipped=(_lacking("everything", error),))
     watch = [name for name in dict.fromkeys(tensors) if name in _known(program)]
@@ -150,13 +144,6 @@ def expect(
     if floor_on and by_part:
         parts["f32"] = _floor_parts(meter)
     return Expectation(errors=errors, skipped=tuple(skipped), moved=moved, parts=parts)
-
-
-@functools.lru_cache(maxsize=2)  # the model, and the corrected copy that is examined after it
-def _wide(path: Path, _sha256: str) -> tuple[ir.Model, Program]:
-    """The model in FP32, and its program: made once for all who ask."""
-    graph = wide(read_graph(path))
-    return graph, compile_program(graph)
 
 
 def referred(model: Model, inputs: Inputs, samples: Sequence[int]) -> dict[int, dict[str, np.ndarray]]:

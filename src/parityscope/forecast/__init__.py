@@ -119,7 +119,7 @@ def forecast(
         ranges=(*layers.ranges.values(), *(held for name, held in outputs.ranges.items() if name not in layers.ranges)),
         samples=len(inputs),
         profile=settings.profile,
-        statements=tuple(about_reference(model, outputs, layers)),
+        statements=tuple(about_reference(model, graph, outputs, layers)),
         skipped=_once([*_unjudged(plan, outputs), *inputs.skipped, *outputs.skipped, *layers.skipped]),
         seconds=seconds,
     )

@@ -13,19 +13,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic.detyping import wide
 from parityscope.arithmetic.drawing import Moved, is_moved, moved_inputs
 from parityscope.arithmetic.formats import format_named
-from parityscope.arithmetic.simulation import arrange
 from parityscope.backends.recording import Progress, silent
+from parityscope.backends.sim import prepare
 from parityscope.comparison import measure_pair
 from parityscope.comparison.rows import Align, as_given
 from parityscope.evaluation.evaluating import run_worlds
-from parityscope.evaluation.program import compile_program
+from parityscope.evaluation.program import wide_program
 from parityscope.evaluation.sessions import Sessions
-from parityscope.evaluation.simulating import simulated_world
 from parityscope.evaluation.worlds import Then, World
 from parityscope.expectation import distance
+from parityscope.records import Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -90,13 +89,16 @@ def drawn_outputs(
     """Draw, sample, and the outputs there: of the moved network, and of its simulation. Arguments as of `drawn_errors`."""
     number_format = format_named(precision)
     wanted = [value.name for value in model.outputs]
-    plain = World(name="reference", program=compile_program(wide(model.graph())))
-    low = simulated_world("low", arrange(model.graph(), precision, bounded=bounded, profile=profile))
+    plain = World(name="reference", program=wide_program(model)[1])
+    options = {"profile": profile} if bounded else {"profile": profile, "range": "unbounded"}
+    low, _ = prepare(model, Target(backend="sim", precision=precision, options=tuple(sorted(options.items()))), ())
+    low = replace(low, name="low")
+    sessions = Sessions()
     for draw in range(draws):
         progress("drawing rounding anew", draw, draws)
         generator = np.random.default_rng((_SEED, draw))
         worlds = [_drawn(world, number_format, draw) for world in (plain, low)]
-        sessions = Sessions()
+        sessions.forget_weights()  # those of the draw before
         for index in samples:
             arrays = moved_inputs(inputs.sample(index).arrays, number_format, generator)
             expected, simulated = run_worlds(worlds, arrays, wanted, sessions)

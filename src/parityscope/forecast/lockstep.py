@@ -12,10 +12,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from parityscope.arithmetic.detyping import wide
 from parityscope.backends.sim import prepare
 from parityscope.evaluation.evaluating import evaluate
-from parityscope.evaluation.program import compile_program
+from parityscope.evaluation.program import wide_program
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
 from parityscope.forecast._rows import Crew
@@ -47,7 +46,7 @@ def _run(plan: Plan, names: Sequence[str], doing: str, progress: Progress) -> Fi
     meters = meters_of(plan, names)
     if not names:
         return concluded(meters)
-    plain = World(name=_PLAIN, program=compile_program(wide(plan.model.graph())))
+    plain = World(name=_PLAIN, program=wide_program(plan.model)[1])
     worlds = [plain]
     for name, target in plan.targets.items():
         simulated, skipped = prepare(plan.model, target, names)

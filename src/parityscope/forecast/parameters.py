@@ -21,7 +21,7 @@ from parityscope.case.graph import constant_value, node_name
 from parityscope.forecast.records import ChangedParameter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     import onnx_ir as ir
 
@@ -45,26 +45,58 @@ _ROLES = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Constant:
+    """A float constant that is read as data: its name, the nodes that read it, and the first one's operator and role for it."""
+
+    name: str
+    nodes: tuple[str, ...]
+    op_type: str
+    role: str
+    tensor: ir.TensorProtocol
+
+
+def _constants(model: ir.Model) -> tuple[_Constant, ...]:
+    """The float constants of `model`, bodies included, that have elements, in graph order."""
+    order = {node: index for index, node in enumerate(node for node in model.graph if node.op_type != "Constant")}
+    readers: dict[ir.Value, list[tuple[str, ir.Node, int]]] = {}
+    for node in model.graph.all_nodes():
+        for index, value in enumerate(node.inputs):
+            if value is not None and index not in EXACT_INPUTS.get(node.op_type, ()):
+                name = node_name(node, order.get(node, -1))
+                readers.setdefault(value, []).append((name, node, index))
+    found = []
+    for value, (first, *rest) in readers.items():
+        tensor = constant_value(value)
+        if tensor is not None and tensor.dtype.is_floating_point() and tensor.size:
+            found.append(
+                _Constant(
+                    name=str(value.name),
+                    nodes=tuple(dict.fromkeys((first[0], *(name for name, _, _ in rest)))),
+                    op_type=first[1].op_type,
+                    role=role_of(first[1].op_type, first[2]),
+                    tensor=tensor,
+                )
+            )
+    return tuple(found)
+
+
 def changed_parameters(model: ir.Model, number_format: Format) -> tuple[ChangedParameter, ...]:
     """The float constants of `model`, bodies included, that lose range in `number_format`, in graph order."""
     if number_format.name == "tf32" or number_format.name in QUANTIZED:
         return ()
     found = []
-    for value, readers in _constants(model):
-        tensor = constant_value(value)
-        if tensor is None or not tensor.dtype.is_floating_point() or not tensor.size:
-            continue
-        change = _change(blocks_of(tensor), number_format)
+    for one in _constants(model):
+        change = _change(blocks_of(one.tensor), number_format)
         if change is None:
             continue
-        node, index = readers[0][1], readers[0][2]
         found.append(
             ChangedParameter(
-                name=str(value.name),
-                nodes=tuple(dict.fromkeys(name for name, _, _ in readers)),
-                op_type=node.op_type,
-                role=role_of(node.op_type, index),
-                elements=int(tensor.size),
+                name=one.name,
+                nodes=one.nodes,
+                op_type=one.op_type,
+                role=one.role,
+                elements=int(one.tensor.size),
                 overflowed=change.overflowed,
                 flushed=change.flushed,
                 subnormal=change.subnormal,
@@ -80,18 +112,6 @@ def role_of(op_type: str, index: int) -> str:
     """What input `index` of an operator is called."""
     roles = _ROLES.get(op_type, ())
     return roles[index] if index < len(roles) else "constant"
-
-
-def _constants(model: ir.Model) -> Iterator[tuple[ir.Value, list[tuple[str, ir.Node, int]]]]:
-    """Every constant that is read as data, with its readers: (name of the node, node, index of the input)."""
-    order = {node: index for index, node in enumerate(node for node in model.graph if node.op_type != "Constant")}
-    readers: dict[ir.Value, list[tuple[str, ir.Node, int]]] = {}
-    for node in model.graph.all_nodes():
-        for index, value in enumerate(node.inputs):
-            if value is not None and index not in EXACT_INPUTS.get(node.op_type, ()):
-                name = node_name(node, order.get(node, -1))
-                readers.setdefault(value, []).append((name, node, index))
-    yield from ((value, found) for value, found in readers.items() if constant_value(value) is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

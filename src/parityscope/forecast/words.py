@@ -13,6 +13,8 @@ from parityscope.forecast.records import Cause
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    import onnx_ir as ir
+
     from parityscope.arithmetic import Format
     from parityscope.case import Model
     from parityscope.forecast.lockstep import Findings
@@ -71,9 +73,12 @@ def about_format(found: FormatForecast) -> Iterator[str]:
         yield f"{len(beyond) - _NAMED} more parameters are beyond {title}'s range."
 
 
-def about_reference(model: Model, outputs: Findings, layers: Findings) -> Iterator[str]:
-    """What is true whatever the format: types of the file's own, a reference that overflows, outputs of nothing but zeros."""
-    if narrow := _narrow(model):
+def about_reference(model: Model, graph: ir.Model, outputs: Findings, layers: Findings) -> Iterator[str]:
+    """What is true whatever the format: types of the file's own, a reference that overflows, outputs of nothing but zeros.
+
+    `graph` is the model's, whose types are inferred.
+    """
+    if narrow := _narrow(graph):
         yield (
             f"{narrow:,} of the file's own tensors are float16 or bfloat16. ONNX Runtime computes them in FP32 on a CPU, so that "
             "the reference lacks their roundings and what overflows in them; every prediction has both."
@@ -94,9 +99,8 @@ def about_reference(model: Model, outputs: Findings, layers: Findings) -> Iterat
             yield f"Output {value.name!r} is all zeros in the reference: any error there is infinite relative to it."
 
 
-def _narrow(model: Model) -> int:
+def _narrow(graph: ir.Model) -> int:
     """How many tensors nodes compute in 16 bits by the model's own types."""
-    graph = model.graph()
     infer_types(graph)
     return sum(
         value.dtype in HALF for node in graph.graph.all_nodes() for value in node.outputs if value.type is not None

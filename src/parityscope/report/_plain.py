@@ -20,6 +20,8 @@ def plain(value: Any) -> Any:
 
     Keys keep their order. Non-finite numbers are the strings "NaN", "Infinity" and "-Infinity".
     """
+    if value is None or isinstance(value, str | int):
+        return value
     if is_dataclass(value) and not isinstance(value, type):
         return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Mapping):

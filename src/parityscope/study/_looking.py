@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from statistics import median
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from parityscope.arithmetic.quantized import QUANTIZED
 from parityscope.case.graph import computing
@@ -29,6 +28,8 @@ from parityscope.study._parts import alike_in_parts, deviations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import numpy as np
 
     from parityscope.backends.recording import Progress
     from parityscope.case import Case
@@ -119,7 +120,8 @@ def _predicted_samples(indices: Sequence[int], run: OutputRun) -> tuple[int, ...
     """
     beside = dict.fromkeys(indices, 0.0)
     for found in run.per_sample.values():
-        usual = float(np.median([error for _, error in found])) if found else 0.0
+        errors = [error for _, error in found]
+        usual = math.nan if any(map(math.isnan, errors)) else median(errors) if errors else 0.0
         for index, error in found:
             size = math.inf if math.isnan(error) else error
             ratio = size / usual if usual > 0 and math.isfinite(usual) else math.inf if size > 0 else 0.0
