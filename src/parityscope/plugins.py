@@ -6,9 +6,11 @@ packages (entry points of group "parityscope.<folder>") look exactly alike.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
-from importlib.metadata import entry_points
+import sys
+from importlib.metadata import EntryPoints, entry_points
 from typing import TYPE_CHECKING, TypeVar
 
 from parityscope.errors import ParityError
@@ -55,9 +57,14 @@ def _modules(package: str) -> dict[str, str]:
     """The modules that may hold plug-ins, by name; the folder's own come before outside packages' of the same name."""
     folder = importlib.import_module(package)
     modules = {info.name: f"{package}.{info.name}" for info in pkgutil.iter_modules(folder.__path__)}
-    for point in entry_points(group=package):
+    for point in _points(tuple(sys.path)).select(group=package):
         modules.setdefault(point.name, point.value.partition(":")[0])
     return {name: path for name, path in sorted(modules.items()) if not name.startswith("_")}
+
+
+@functools.lru_cache(maxsize=1)  # every look reads the records of all packages that are installed
+def _points(_path: tuple[str, ...]) -> EntryPoints:
+    return entry_points()
 
 
 def _loaded(path: str, constant: str, kind: type[T]) -> tuple[T | None, ModuleType]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from parityscope.arithmetic._graphs import Names, all_values, constant_tensor, feed, give_back, prepend
-from parityscope.arithmetic._quantizers import written_out
+from parityscope.arithmetic._quantizers import FLOAT8, written_out
 from parityscope.arithmetic.element_types import LIKE_FIRST_INPUT, infer_types
 from parityscope.arithmetic.formats import FORMATS, Format
 from parityscope.arithmetic.opsets import OLDEST, prepared
@@ -24,7 +24,7 @@ from parityscope.arithmetic.standard import DOMAINS
 from parityscope.arithmetic.tables import gathering
 from parityscope.records import Skip
 
-__all__ = ["HALF", "retype", "wide"]
+__all__ = ["HALF", "is_wide", "retype", "wide"]
 
 HALF = {ir.DataType.FLOAT16: FORMATS["f16"], ir.DataType.BFLOAT16: FORMATS["bf16"]}
 # Attributes of ONNX operators whose integer is an element type.
@@ -59,6 +59,28 @@ def retype(model: ir.Model, names: Names) -> tuple[dict[ir.Value, Format], froze
             _retype_attributes(node)
     _leave(model, names, typed)
     return {**typed, **rounded}, frozenset(rounded), _fenced(foreign)
+
+
+def is_wide(model: ir.Model) -> bool:
+    """Whether `wide` would change nothing in a model that is `prepared` and whose types are inferred."""
+    sixteen = {int(dtype) for dtype in HALF}
+    return not (
+        any(value.type is None or _narrow(value.dtype) for value in all_values(model))
+        or any(
+            _asks_for(attribute, sixteen) for node in model.graph.all_nodes() for attribute in node.attributes.values()
+        )
+    )
+
+
+def _narrow(dtype: ir.DataType | None) -> bool:
+    return dtype in HALF or dtype in FLOAT8
+
+
+def _asks_for(attribute: ir.Attr, types: set[int]) -> bool:
+    """Whether an attribute is, or holds, an element type of these."""
+    if attribute.type == ir.AttributeType.INT:
+        return attribute.name in _TYPE_ATTRIBUTES and attribute.value in types
+    return attribute.type == ir.AttributeType.TENSOR and int(attribute.value.dtype) in types
 
 
 def wide(model: ir.Model) -> ir.Model:

@@ -9,17 +9,19 @@ up. What ONNX Runtime's own operators (domain com.microsoft) give back follows i
 
 from __future__ import annotations
 
+import functools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import onnx
 import onnx_ir as ir
 
 from parityscope.arithmetic._graphs import bodies
-from parityscope.arithmetic.standard import schema_of
+from parityscope.arithmetic.standard import key_of_schema, schema_called
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["LIKE_FIRST_INPUT", "infer_types", "is_float32"]
 
@@ -110,14 +112,11 @@ def _types(node: ir.Node, opsets: dict[str, int]) -> list[ir.DataType | None]:
     if inner := bodies(node):
         skipped = 1 if node.op_type == "Loop" else 0
         return [value.dtype for value in inner[0].outputs[skipped:]]
-    if node.op_type in LIKE_FIRST_INPUT and not schema_of(node, opsets):
-        return [_input_type(node, 0)] * len(node.outputs)
-    schema = schema_of(node, opsets)
+    schema = _schema(*key_of_schema(node, opsets))
     if schema is None:
-        return []
+        return [_input_type(node, 0)] * len(node.outputs) if node.op_type in LIKE_FIRST_INPUT else []
     bound = _bound(node, schema)
-    allowed = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
-    found = [_output_type(formal, bound, allowed) for formal in _formals(schema.outputs, len(node.outputs))]
+    found = [_output_type(formal, bound, schema.allowed) for formal in _formals(schema.outputs, len(node.outputs))]
     if node.op_type == "LayerNormalization":  # mean and deviation, in the type they were computed in
         found[1:] = [_said(node, "stash_type") or ir.DataType.FLOAT] * (len(node.outputs) - 1)
     special = _special(node)
@@ -157,7 +156,45 @@ def _holds_floats(node: ir.Node) -> bool:
     return "value_float" in node.attributes or "value_floats" in node.attributes
 
 
-def _bound(node: ir.Node, schema: onnx.defs.OpSchema) -> dict[str, ir.DataType]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Formal:
+    """A formal parameter: the variable or the name of its type, whether all it stands for share that, and may be many."""
+
+    type_str: str
+    is_homogeneous: bool
+    is_variadic: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Schema:
+    """What a schema says of types; `allowed` is what each variable may stand for."""
+
+    inputs: tuple[_Formal, ...]
+    outputs: tuple[_Formal, ...]
+    allowed: Mapping[str, Sequence[str]]
+
+
+@functools.cache  # a schema's lists are made anew each time that they are looked at
+def _schema(op_type: str, version: int, domain: str) -> _Schema | None:
+    schema = schema_called(op_type, version, domain)
+    if schema is None:
+        return None
+    inputs, outputs = (
+        tuple(
+            _Formal(
+                type_str=one.type_str,
+                is_homogeneous=one.is_homogeneous,
+                is_variadic=one.option == onnx.defs.OpSchema.FormalParameterOption.Variadic,
+            )
+            for one in formals
+        )
+        for formals in (schema.inputs, schema.outputs)
+    )
+    allowed = {each.type_param_str: tuple(each.allowed_type_strs) for each in schema.type_constraints}
+    return _Schema(inputs=inputs, outputs=outputs, allowed=allowed)
+
+
+def _bound(node: ir.Node, schema: _Schema) -> dict[str, ir.DataType]:
     """Type variable -> element type, from the inputs."""
     bound: dict[str, ir.DataType] = {}
     for index, formal in enumerate(_formals(schema.inputs, len(node.inputs))):
@@ -168,7 +205,7 @@ def _bound(node: ir.Node, schema: onnx.defs.OpSchema) -> dict[str, ir.DataType]:
 
 
 def _output_type(
-    formal: onnx.defs.OpSchema.FormalParameter | None, bound: dict[str, ir.DataType], allowed: dict[str, Sequence[str]]
+    formal: _Formal | None, bound: dict[str, ir.DataType], allowed: Mapping[str, Sequence[str]]
 ) -> ir.DataType | None:
     if formal is None:
         return None
@@ -178,12 +215,10 @@ def _output_type(
     return _named(choices[0]) if len(choices) == 1 else None
 
 
-def _formals(
-    formals: Sequence[onnx.defs.OpSchema.FormalParameter], count: int
-) -> list[onnx.defs.OpSchema.FormalParameter | None]:
+def _formals(formals: tuple[_Formal, ...], count: int) -> list[_Formal | None]:
     """The formal parameter of each of `count` actual ones: the last one is repeated if it is variadic."""
-    found: list[onnx.defs.OpSchema.FormalParameter | None] = list(formals[:count])
-    variadic = bool(formals) and formals[-1].option == onnx.defs.OpSchema.FormalParameterOption.Variadic
+    found: list[_Formal | None] = list(formals[:count])
+    variadic = bool(formals) and formals[-1].is_variadic
     return found + [formals[-1] if variadic else None] * (count - len(found))
 
 

@@ -13,7 +13,16 @@ if TYPE_CHECKING:
     import onnx.defs
     import onnx_ir as ir
 
-__all__ = ["DEFAULT_EPSILON", "DOMAINS", "GELU_CUBIC", "SHAPE_READERS", "opset_of", "schema_of"]
+__all__ = [
+    "DEFAULT_EPSILON",
+    "DOMAINS",
+    "GELU_CUBIC",
+    "SHAPE_READERS",
+    "key_of_schema",
+    "opset_of",
+    "schema_called",
+    "schema_of",
+]
 
 DEFAULT_EPSILON = 1e-5  # of the attribute `epsilon`, in every operator that has it
 GELU_CUBIC = 0.044715  # Gelu with approximate="tanh": 0.5 x (1 + tanh(sqrt(2 / π) (x + 0.044715 x³)))
@@ -28,11 +37,20 @@ def opset_of(model: ir.Model | ir.Graph) -> int:
 
 def schema_of(node: ir.Node, opsets: Mapping[str, int]) -> onnx.defs.OpSchema | None:
     """The schema of a node's operator at the model's opset; None for operators that ONNX does not define."""
+    return schema_called(*key_of_schema(node, opsets))
+
+
+def key_of_schema(node: ir.Node, opsets: Mapping[str, int]) -> tuple[str, int, str]:
+    """What a node's schema is found by: its operator, the version of that, and the domain."""
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    return node.op_type, opsets.get(domain, opsets.get("ai.onnx", 1) if not domain else 1), domain
+
+
+def schema_called(op_type: str, version: int, domain: str) -> onnx.defs.OpSchema | None:
+    """The schema of an operator; None where ONNX defines none of that name."""
     import onnx
 
-    domain = "" if node.domain == "ai.onnx" else node.domain
-    version = opsets.get(domain, opsets.get("ai.onnx", 1) if not domain else 1)
     try:
-        return onnx.defs.get_schema(node.op_type, version, domain)
+        return onnx.defs.get_schema(op_type, version, domain)
     except onnx.defs.SchemaError:
         return None

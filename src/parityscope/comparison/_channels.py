@@ -9,6 +9,7 @@ values. Nothing is skipped: 5.0 where the reference is zero is as visible as any
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -67,7 +68,7 @@ def summarize_channels(channels: Channels) -> ChannelSummary | None:
         relative[wrong] = np.sqrt(channels.error2[wrong] / scale2[wrong])
     relative[channels.disagreeing > 0] = np.inf
     at = int(np.argmax(relative))
-    median = float(np.median(relative)) if channels.median is None else channels.median
+    median = _median(relative) if channels.median is None else channels.median
     return ChannelSummary(
         relative=relative, median=median, worst=int(channels.indices[at]), worst_relative=float(relative[at])
     )
@@ -112,3 +113,12 @@ def merge_channels(first: Channels | None, second: Channels | None, *, factors: 
 
 def _norm2(channels: Channels) -> float:
     return float(channels.reference2.mean()) if channels.norm2 is None else channels.norm2
+
+
+def _median(values: np.ndarray) -> float:
+    """`numpy.median` of a row of numbers, without the masked arrays that it imports to look for NaN."""
+    ordered = np.sort(values)
+    if math.isnan(ordered[-1]):
+        return math.nan
+    middle = ordered.size // 2
+    return float(ordered[middle] if ordered.size % 2 else (ordered[middle - 1] + ordered[middle]) / 2)

@@ -19,7 +19,8 @@ import onnx
 import onnx_ir as ir
 
 from parityscope.arithmetic._graphs import bodies, constant_tensor
-from parityscope.arithmetic.detyping import wide
+from parityscope.arithmetic.detyping import is_wide, wide
+from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.opsets import OLDEST, prepare
 from parityscope.case.model import read_graph
 from parityscope.errors import ParityError
@@ -125,7 +126,7 @@ def program_of(model: Model) -> Program:
 
 
 def prepared_graph(model: Model) -> ir.Model:
-    """The graph of a model with functions inlined and constants as initializers, read once for all who clone it."""
+    """The graph of a model with functions inlined, constants as initializers and types inferred; read once, to be cloned."""
     return _prepared_graph(model.path, model.sha256)
 
 
@@ -141,7 +142,9 @@ def wide_program(model: Model) -> tuple[ir.Model, Program]:
 # Of each two: the model, and the corrected copy that is examined after it.
 @functools.lru_cache(maxsize=2)
 def _prepared_graph(path: Path, _sha256: str) -> ir.Model:
-    return prepare(read_graph(path), OLDEST)
+    graph = prepare(read_graph(path), OLDEST)
+    infer_types(graph)
+    return graph
 
 
 @functools.lru_cache(maxsize=2)
@@ -151,7 +154,10 @@ def _program_of(path: Path, sha256: str) -> Program:
 
 @functools.lru_cache(maxsize=2)
 def _wide_program(path: Path, sha256: str) -> tuple[ir.Model, Program]:
-    graph = wide(_prepared_graph(path, sha256))
+    graph = _prepared_graph(path, sha256)
+    if is_wide(graph):
+        return graph, _program_of(path, sha256)
+    graph = wide(graph)
     return graph, compile_program(graph)
 
 
