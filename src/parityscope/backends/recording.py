@@ -43,7 +43,7 @@ __all__ = [
     "silent",
 ]
 
-Progress = Callable[[str, int, int], None]  # (what is done, step, steps)
+Progress = Callable[[str, int, int], None]  # (what is done, step, steps); without steps: something that is known now
 
 
 def silent(what: str, step: int, steps: int) -> None:

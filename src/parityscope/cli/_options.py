@@ -187,6 +187,6 @@ def progress_for(*, quiet: bool) -> Progress:
         return silent
 
     def show(what: str, step: int, steps: int) -> None:
-        show_progress(f"{what} {step}/{steps}", last=step >= steps)
+        show_progress(f"{what} {step}/{steps}" if steps else what, last=step >= steps)
 
     return show

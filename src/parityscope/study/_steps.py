@@ -28,6 +28,7 @@ from parityscope.study._looking import (
     worst_samples,
 )
 from parityscope.study._outputs import run_outputs
+from parityscope.study._telling import tell_causes, tell_place, tell_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -106,8 +107,10 @@ def chain(asked: Asked, unreached: tuple[Skip, ...] = ()) -> dict[str, Any]:
     verdict = overall(outputs, run)
     growth, grown = _growth(asked, names, lap)
     verdict = "beyond" if grown else verdict
+    tell_verdict(outputs, verdict, case.policy, progress)
     looked = _looked_or_told(asked, names, paired.how, outputs, verdict, lap)
     layers = looked.layers
+    tell_place(layers, verdict, progress)
     causes = Causes(diagnosis=Diagnosis(findings=(), unexplained=layers.localization.unexplained if layers else None))
     failed: list[Skip] = []
     if settings.causes:
@@ -141,6 +144,7 @@ def chain(asked: Asked, unreached: tuple[Skip, ...] = ()) -> dict[str, Any]:
             )
         except ParityError as error:
             failed.append(_failed("causes", error, asked=verdict == "beyond"))
+        tell_causes(causes.diagnosis, progress)
     unjudged = [*unreached, *failed, *_without_reference(outputs), *_unjudged(causes.diagnosis)]
     return document(
         Parts(
