@@ -10,8 +10,8 @@ import functools
 import importlib
 import pkgutil
 import sys
-from importlib.metadata import EntryPoints, entry_points
-from typing import TYPE_CHECKING, TypeVar
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from parityscope.errors import ParityError
 
@@ -63,7 +63,7 @@ def _modules(package: str) -> dict[str, str]:
 
 
 @functools.lru_cache(maxsize=1)  # every look reads the records of all packages that are installed
-def _points(_path: tuple[str, ...]) -> EntryPoints:
+def _points(_path: tuple[str, ...]) -> Any:  # EntryPoints, for which Python 3.11 has another name
     return entry_points()
 
 
