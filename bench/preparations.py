@@ -1,11 +1,12 @@
 """Random compositions of wrong preprocessing, done with OpenCV and Pillow, and how many of them the search names.
 
-    python bench/preparations.py OUT [--count 10] [--seed 0]
+    python bench/preparations.py OUT [--count 10] [--seed 0] [--search]
 
 Each composition is drawn from what deployments do: two to five of another placing, padding, kernel, normalization, order of
 channels and colours. It prepares three images of `tests/data/rtdetr-digits`, the network answers, and only these answers and
 the images are given to `diagnose`. A composition counts as named where the first finding is PRE001 as a cause, and what the
-finding says makes what the deployment made: to 3 % of what the fault changes. Needs opencv-python-headless.
+finding says makes what the deployment made: to 3 % of what the fault changes. With `--search` the search of PRE001 is run by
+itself, in this process. Needs opencv-python-headless.
 """
 
 from __future__ import annotations
@@ -150,11 +151,12 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--count", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--search", action="store_true")
     chosen = parser.parse_args()
     named = 0
     for seed in range(chosen.seed, chosen.seed + chosen.count):
         one = drawn(seed)
-        right, told = judged(one, chosen.out / str(seed))
+        right, told = (searched if chosen.search else judged)(one, chosen.out / str(seed))
         named += right
         print(f"{seed} {'named' if right else 'MISSED'} {one}\n    {told}", flush=True)
     print(f"{named} of {chosen.count} named")
@@ -193,6 +195,43 @@ def judged(one: Drawn, folder: Path) -> tuple[bool, str]:
     if first["code"] != "PRE001" or first["role"] != "cause":
         return False, told
     distance = said_distance(first["details"], folder / "images", inputs)
+    return distance <= NAMED, f"{told}; what it says is {distance:.2%} off"
+
+
+def searched(one: Drawn, folder: Path) -> tuple[bool, str]:
+    """As `judged`, from the search alone: a composition that is certain, held against three images."""
+    from parityscope.checks._preprocessing.images import image_of, image_steps
+    from parityscope.checks._preprocessing.placings import placing_steps, recognised
+    from parityscope.checks._preprocessing.searching import Question, search
+    from parityscope.checks._preprocessing.steps import ORIGINAL, said
+    from parityscope.comparison.rows import aligner
+
+    network = onnxruntime.InferenceSession(DATA / "rtdetr-digits.onnx")
+    (folder / "images").mkdir(parents=True, exist_ok=True)
+    names, samples, candidate, inputs = ("logits", "boxes"), [], [], []
+    for number in range(3):
+        image = np.asarray(Image.open(DATA / "images" / f"{number:03d}.jpg").convert("RGB"))
+        Image.fromarray(image).save(folder / "images" / f"{number:03d}.png")
+        inputs.append((prepared(RIGHT, image), prepared(one, image)))
+        samples.append({"images": inputs[-1][0], ORIGINAL: image})
+        candidate.append(dict(zip(names, network.run(None, {"images": inputs[-1][1]}), strict=True)))
+    pictures = [sample[ORIGINAL] for sample in samples]
+    found_image = image_of("images", inputs[0][0])
+    known = recognised(pictures, [right for right, _ in inputs], 1)
+    question = Question(
+        samples=samples,
+        candidate=candidate,
+        run=lambda arrays: dict(zip(names, network.run(None, dict(arrays)), strict=True)),
+        bounds=dict.fromkeys(names, 1e-5),
+        runs=1000,
+        align=aligner(names),
+    )
+    steps = [*image_steps(found_image, [{"images": right} for right, _ in inputs]), *placing_steps(found_image, known)]
+    found = search(question, steps)
+    if found.best is None or not found.certain:
+        return False, f"nothing ({found.runs} runs)"
+    told = f"{said(found.best.steps)} ({found.runs} runs)"
+    distance = said_distance({"steps": [step.key for step in found.best.steps]}, folder / "images", inputs)
     return distance <= NAMED, f"{told}; what it says is {distance:.2%} off"
 
 

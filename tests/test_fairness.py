@@ -254,3 +254,5 @@ def test_real_samples_acquit_the_deployment(tmp_path: Path, capfd: pytest.Captur
     assert [one["role"] for one in told] == ["cause", "information"]
     assert "outside the real samples' range" in told[1]["claim"]
     assert found["findings"][0]["code"] == "DAT004"
+    # That is the first sentence, whatever else was found.
+    assert found["headline"].startswith("On the real samples the candidate is within what was declared")

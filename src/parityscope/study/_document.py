@@ -143,6 +143,9 @@ def _finding(finding: Finding) -> dict[str, Any]:
     return asdict(replace(finding, details=dict(finding.details)))
 
 
+_REAL = "DAT004"  # the check that ran both sides on real samples
+
+
 def _headline(parts: Parts) -> str:
     return ("Both sides are the same target and model. " if _are_same(parts) else "") + _what_was_found(parts)
 
@@ -164,6 +167,13 @@ def _what_was_found(parts: Parts) -> str:
         return f"The candidate agrees with the reference as {parts.case.policy.declared} arithmetic allows: {size}."
     if parts.verdict == "incomplete":
         return f"Not everything that was asked for could be judged. What was: {size}."
+    fair = next((one for one in causes if "real" in one.details and one.code == _REAL), None)
+    if fair is not None:
+        left = f"{100 * float(fair.details['real']):.3g} % (relative L2)"
+        return (
+            f"On the real samples the candidate is within what was declared: it differs by {left}. "
+            f"The given data is not like them: there {size}."
+        )
     several = parts.sequence is not None and len(parts.sequence.steps) > 1
     told = causes if several else causes[:1]
     said = f" Cause{'s' if several else ''}: {'; '.join(map(_short, told))}." if told else ""
