@@ -255,4 +255,5 @@ def test_real_samples_acquit_the_deployment(tmp_path: Path, capfd: pytest.Captur
     assert "outside the real samples' range" in told[1]["claim"]
     assert found["findings"][0]["code"] == "DAT004"
     # That is the first sentence, whatever else was found.
-    assert found["headline"].startswith("On the real samples the candidate is within what was declared")
+    study = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
+    assert study["headline"].startswith("On the real samples the candidate is within what was declared")
