@@ -24,7 +24,6 @@ Sources: delta debugging (Zeller and Hildebrandt, 2002); ONNX operator changelog
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,11 +53,10 @@ _LEAST = 0.01  # of the squared error, as in `diagnosis`: what is less is told, 
 
 
 def _propose(scene: Scene) -> Iterator[Proposal]:
-    path = scene.candidate.option("model")
-    if scene.bench is None or not path:
+    if scene.bench is None or not scene.candidate.option("model"):
         return
     try:
-        compared = _compared(scene, scene.bench, path)
+        compared = _compared(scene, scene.bench)
     except ParityError as error:
         problem = error
 
@@ -74,16 +72,16 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
         yield _refuted(compared)
 
 
-def _compared(scene: Scene, bench: Bench, path: str) -> Compared:
+def _compared(scene: Scene, bench: Bench) -> Compared:
     """Both graphs on the samples that the bench looks at."""
-    from parityscope.case import load_model
+    from parityscope.backends.opening import model_of
     from parityscope.hypotheses.from_other_graph import Sample, compare_graphs
 
     samples = [
         Sample(inputs=bench.inputs(index), reference=bench.reference(index), candidate=bench.candidate(index))
         for index in bench.samples
     ]
-    return compare_graphs(scene.model, load_model(Path(path)), samples)
+    return compare_graphs(scene.model, model_of(scene.model, scene.candidate), samples)
 
 
 def _experiment(claim: str) -> Experiment:
@@ -161,7 +159,7 @@ def _finding(scene: Scene, compared: Compared, unit: Unit, share: float, evidenc
 
 def _words(unit: Unit) -> str:
     """What differs, at how many places."""
-    words, count = unit.differences[0].words + unit.note, len(unit.differences)
+    words, count = unit.differences[0].words + unit.note, len({one.words for one in unit.differences})
     if unit.group == _RETRAINED and count >= _MANY:
         return f"{count} weights differ a little from the reference's, as after more training"
     return words if count == 1 else f"{words} (and likewise at {count - 1} other places)"

@@ -27,6 +27,7 @@ _REPLACED = 0.5  # correlation below which two arrays have nothing to do with ea
 _SHOWN = 4  # elements that are told one by one
 _MOST = 1 << 18  # elements up to which every change is tried
 _MOST_AXES = 6
+_MOST_ROWS = 64  # that are sought by likeness where none is equal
 _HALF_STEP = 0.5 + 1e-3
 # Beyond the ends of a grid values are cut off there; chosen, as calibration with percentiles does.
 _OUTSIDE = 0.01
@@ -57,6 +58,9 @@ def change_of(before: np.ndarray, after: np.ndarray, grid: np.ndarray | None = N
     mine, its = kept.astype(np.float64), after.astype(np.float64)
     # One rounding to the type, and the two of a folded product.
     exact = max(_EXACT, float(ml_dtypes.finfo(after.dtype).eps))
+    largest = float(np.abs(mine[np.isfinite(mine)]).max(initial=0.0))
+    if grid is not None and largest > 0:
+        exact = max(exact, _HALF_STEP * float(np.max(grid)) / largest)
     if grid is not None and _on_grid(mine, its, grid):
         return Change(words="quantized, each element within half a step", group="quantized", declared=True)
     if before.size > _SHOWN:
@@ -143,7 +147,8 @@ def _described(before: np.ndarray, after: np.ndarray, exact: float) -> Iterator[
     if before.size <= _SHOWN:
         yield _listed(before, after).removeprefix(": ")
         return
-    off = before != after
+    largest = float(np.abs(before[np.isfinite(before)]).max(initial=0.0))
+    off = before != after if exact <= _EXACT else np.abs(after - before) > exact * largest
     order = _at_indices(before, after, off, exact)
     if order.endswith(("exchanged", "order")):
         yield order
@@ -204,7 +209,7 @@ def _at_indices(before: np.ndarray, after: np.ndarray, off: np.ndarray, exact: f
     _, axis, touched = best
     mine, its = (np.take(array, touched, axis) for array in (before, after))
     where = _places(before, axis, touched)
-    order = _reordered(mine, its, axis)
+    order = _reordered(mine, its, axis, exact)
     if order is not None:
         if touched.size == 2:
             return f"{where} exchanged"
@@ -240,7 +245,7 @@ def _along_axes(before: np.ndarray, after: np.ndarray, exact: float) -> str:
     return _zeroed(before, after, exact)
 
 
-def _reordered(before: np.ndarray, after: np.ndarray, axis: int) -> np.ndarray | None:
+def _reordered(before: np.ndarray, after: np.ndarray, axis: int, exact: float) -> np.ndarray | None:
     """Which index of `before` each index of `after` is; None where they are not the same slices."""
     mine, its = (np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1) for array in (before, after))
     places: dict[bytes, list[int]] = {}
@@ -249,6 +254,8 @@ def _reordered(before: np.ndarray, after: np.ndarray, axis: int) -> np.ndarray |
     order = []
     for row in its:
         found = places.get(row.tobytes())
+        if not found and len(mine) <= _MOST_ROWS:
+            found = [place for place, other in enumerate(mine) if place not in order and _equal(other, row, exact)]
         if not found:
             return None
         order.append(found.pop(0))

@@ -16,25 +16,19 @@ import numpy as np
 
 from parityscope.hypotheses.from_other_graph.aligning import apart, borders
 from parityscope.hypotheses.from_other_graph.difference import Difference
-from parityscope.hypotheses.from_other_graph.reading import family
-from parityscope.hypotheses.from_other_graph.stating import differences_of_steps, name_of
+from parityscope.hypotheses.from_other_graph.reading import family, quantizes
+from parityscope.hypotheses.from_other_graph.stating import PASSING, differences_of_steps, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from parityscope.evaluation.program import Step
     from parityscope.hypotheses.from_other_graph.aligning import Alignment
+    from parityscope.hypotheses.from_other_graph.reading import Graph
 
 __all__ = ["REWRITTEN", "Stretch", "stretches_of"]
 
 REWRITTEN = 1e-5  # relative L2 that FP32 may make of one function in other words, chosen: a hundred roundings
-# Operators by which a graph says that it quantizes.
-_QUANTIZES = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
-_IN_INTEGERS = frozenset(
-    {"ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul", "DynamicQuantizeMatMul", "QGemm"}
-)
-# They pass their input on: another type shows in the result's.
-_NOTHING = frozenset({"Identity", "Dropout", "Cast", "CastLike"})
 _SHOWN = 5  # steps that are told by name
 
 
@@ -138,7 +132,7 @@ def _differences(
         if step.index in matched
         for one in differences_of_steps(alignment, site, step, mine[matched[step.index]], matched)
     ]
-    structure = _structure(site, steps, its_steps, matched, same_end=bool(steps) == bool(its_steps))
+    structure = _structure(alignment, site, steps, its_steps, matched)
     if error <= REWRITTEN:
         words = (
             structure.words if structure else "; ".join(one.words for one in found) or f"{site} is rounded otherwise"
@@ -152,24 +146,44 @@ def _differences(
         found.append(
             Difference(site=site, node=site, kind="type", words=words, group=f"types {types[1]}", declared=True)
         )
-    return (*found, *([structure] if structure else ())), ()
+    if structure is not None:
+        # Integers pass through other steps than floats: who reads what is part of it.
+        integers = any(quantizes(step) and not step.op_type.endswith("uantizeLinear") for step in its_steps)
+        found = [*(one for one in found if one.kind != "inputs" or not integers), structure]
+    return tuple(found) or (_passed_through(site, its_steps, matched),), ()
+
+
+def _passed_through(site: str, its_steps: tuple[Step, ...], matched: Mapping[int, int]) -> Difference:
+    """What is left to say of a stretch whose steps are the same: it goes through another type, or calls other functions."""
+    casts = [step for step in its_steps if step.index not in matched and step.op_type in PASSING]
+    words = (
+        f"{', '.join(f'{step.op_type} {name_of(step)}' for step in casts[:_SHOWN])}: another type on the way to {site}"
+    )
+    if casts:
+        return Difference(site=site, node=site, kind="structure", words=words, group="types casts", declared=True)
+    words = f"{site} is computed otherwise by the same steps"
+    return Difference(site=site, node=site, kind="structure", words=words, group=f"otherwise {site}")
 
 
 def _structure(
-    site: str, steps: tuple[Step, ...], its_steps: tuple[Step, ...], matched: Mapping[int, int], *, same_end: bool
+    alignment: Alignment,
+    site: str,
+    steps: tuple[Step, ...],
+    its_steps: tuple[Step, ...],
+    matched: Mapping[int, int],
 ) -> Difference | None:
     """The steps that one side has alone, or under another name; None where there are none."""
     mine = {step.index: step for step in steps}
-    gone = [step for step in steps if step.index not in matched.values() and step.op_type not in _NOTHING]
-    added = [step for step in its_steps if step.index not in matched and step.op_type not in _NOTHING]
+    gone = [step for step in steps if step.index not in matched.values() and step.op_type not in PASSING]
+    added = [step for step in its_steps if step.index not in matched and step.op_type not in PASSING]
     pairs = [(mine[matched[step.index]], step) for step in its_steps if step.index in matched]
     renamed = [(maker, step) for maker, step in pairs if _called(maker) != _called(step)]
-    if not (gone or added or renamed) and same_end:
+    if not (gone or added or renamed) and bool(steps) == bool(its_steps):
         return None
-    only = {step.op_type for step in (*added, *(step for _, step in renamed))}
-    quantized = not gone and bool(only & (_QUANTIZES | _IN_INTEGERS)) and only <= _QUANTIZES | _IN_INTEGERS | {"Mul"}
-    before = [(step.op_type, name_of(step)) for step in gone]
-    after = [(step.op_type, name_of(step)) for step in added]
+    # Whatever became of steps that integers swallowed, how far they err tells whether that is right.
+    quantized = any(quantizes(step) for step in (*added, *(step for _, step in renamed)))
+    before = [(step.op_type, _detailed(alignment.reference, step)) for step in gone]
+    after = [(step.op_type, _detailed(alignment.candidate, step)) for step in added]
     for one in [one for maker, step in renamed for one in _swallowed(maker, step)]:
         same = next((other for other in reversed(before) if other[0] == one[0]), None)
         if same is not None:
@@ -188,6 +202,13 @@ def _structure(
         group="quantized" if quantized else " ".join(("structure", *pattern)),
         declared=quantized,
     )
+
+
+def _detailed(graph: Graph, step: Step) -> str:
+    """A step's name, with the numbers that it takes where they are few."""
+    held = [graph.constants[name].reshape(-1) for name in step.inputs if name in graph.constants]
+    few = [array for array in held if array.size == 1 and array.dtype.kind in "fiu"]
+    return name_of(step) + (f" ({', '.join(f'{array[0]:.6g}' for array in few)})" if few else "")
 
 
 def _swallowed(maker: Step, step: Step) -> Iterator[tuple[str, str]]:

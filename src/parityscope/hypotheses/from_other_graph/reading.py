@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from parityscope.evaluation.program import Program, Step
     from parityscope.evaluation.sessions import Sessions
 
-__all__ = ["Graph", "Values", "content_of", "family", "read", "run_step", "values_of"]
+__all__ = ["Graph", "Values", "content_of", "family", "quantizes", "read", "run_step", "values_of"]
 
 _MOST = 1 << 30  # bytes of one sample's tensors that are kept, chosen
 _RANDOM = frozenset(
@@ -73,6 +73,11 @@ class Graph:
 def family(step: Step) -> str:
     """The operator's name without what a runtime's optimizer adds to it."""
     return _FAMILIES.get(step.op_type, step.op_type)
+
+
+def quantizes(step: Step) -> bool:
+    """Whether a step computes in integers, or goes to them or back, by what its operator is called."""
+    return "Quantize" in step.op_type or step.op_type.startswith("QLinear") or step.op_type.endswith("Integer")
 
 
 def content_of(array: np.ndarray) -> bytes:

@@ -10,20 +10,22 @@ import onnx_ir as ir
 
 from parityscope.hypotheses.from_other_graph.constants import change_of
 from parityscope.hypotheses.from_other_graph.difference import Difference
-from parityscope.hypotheses.from_other_graph.reading import family
+from parityscope.hypotheses.from_other_graph.reading import family, quantizes
 from parityscope.hypotheses.schemas import default_of, schema_of, spoken
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from parityscope.evaluation.program import Step
     from parityscope.hypotheses.from_other_graph.aligning import Alignment
     from parityscope.hypotheses.from_other_graph.reading import Graph
 
-__all__ = ["differences_of_steps", "name_of"]
+__all__ = ["PASSING", "differences_of_steps", "name_of"]
 
 _ONNX = frozenset({"", "ai.onnx"})
 _EITHER_WAY = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})
+# They pass their input on: another type shows in the result's.
+PASSING = frozenset({"Identity", "Dropout", "Cast", "CastLike"})
 _LETTERS = 2  # a name of so few ("W") says nothing
 
 
@@ -49,7 +51,7 @@ def differences_of_steps(
         yield Difference(kind="opset", words=words, group=f"opset {maker.op_type}", **common)
     if step.op_type == maker.op_type:  # what a runtime fused takes its inputs at other places
         yield from _inputs(alignment, step, maker, matched, common)
-    else:
+    elif not quantizes(step):
         yield from _constants(alignment, step, maker, common)
 
 
@@ -111,12 +113,21 @@ def _same_source(alignment: Alignment, mine: str, its: str, matched: Mapping[int
     """Whether two inputs come from a pair, from matched steps, or from steps that are told as added or gone."""
     if not mine or not its:
         return mine == its
+    mine = _origin(alignment.reference, mine, alignment.pairs.values())
+    its = _origin(alignment.candidate, its, alignment.pairs.keys())
     if its in alignment.pairs or mine in alignment.pairs.values():
         return alignment.pairs.get(its) == mine or _inside(alignment, mine, its)
     step, maker = alignment.candidate.makers.get(its), alignment.reference.makers.get(mine)
     if step is None or maker is None:
         return False
     return matched.get(step.index, maker.index) == maker.index
+
+
+def _origin(graph: Graph, name: str, paired: Collection[str]) -> str:
+    """What a value is that steps only pass on."""
+    while name not in paired and name in graph.makers and graph.makers[name].op_type in PASSING:
+        name = graph.makers[name].inputs[0]
+    return name
 
 
 def _inside(alignment: Alignment, mine: str, its: str) -> bool:
