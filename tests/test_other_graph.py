@@ -117,6 +117,13 @@ def _operator(output: str, op_type: str) -> Edit:
     return edit
 
 
+def _read_instead(output: str, name: str) -> Edit:
+    def edit(model: onnx.ModelProto) -> None:
+        next(one for one in model.graph.node if one.output[0] == output).input[0] = name
+
+    return edit
+
+
 def _inputs_exchanged(output: str) -> Edit:
     def edit(model: onnx.ModelProto) -> None:
         node = next(one for one in model.graph.node if one.output[0] == output)
@@ -153,6 +160,7 @@ FAULTS: dict[str, tuple[Edit, str]] = {
     "operator": (_operator("s", "Tanh"), "Tanh s in place of Sigmoid s"),
     "gone": (_operator("r", "Identity"), "Relu r is gone"),
     "inputs": (_inputs_exchanged("e"), "Sub e takes its inputs exchanged"),
+    "left out": (_read_instead("s", "d"), "Sub e is left out: Sigmoid s reads d in place of e"),
 }
 
 

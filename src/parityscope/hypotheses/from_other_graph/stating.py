@@ -81,8 +81,9 @@ def _inputs(
         mine, its = (one.inputs[place] if place < len(one.inputs) else "" for one in (maker, step))
         both = mine in reference.constants and its in candidate.constants
         if not both and not _same_source(alignment, mine, its, matched):
+            its = _origin(candidate, its, alignment.pairs.keys())
             other.append((place, mine, _called_here(alignment, its, maker)))
-    exchanged = bool(other) and sorted(mine for _, mine, _ in other) == sorted(its for _, _, its in other)
+    exchanged = len(other) > 1 and sorted(mine for _, mine, _ in other) == sorted(its for _, _, its in other)
     if exchanged and family(maker) in _EITHER_WAY:
         return
     who = f"{maker.op_type} {name_of(maker)}"
@@ -95,7 +96,11 @@ def _inputs(
             value = f", which is {held.reshape(-1)[0]:.6g}" if held is not None and held.size == 1 else ""
             words = f"{who} is given no {which}{value}" if mine else f"{who} is given {its} as {which}"
         else:
+            above = reference.makers.get(mine)
+            left_out = above is not None and its in above.reads
             words = f"{who} reads {its} in place of {mine}"
+            if above is not None and left_out:
+                words = f"{above.op_type} {name_of(above)} is left out: {words}"
         yield Difference(kind="inputs", words=words, group=f"inputs {maker.key}", place=place, **common)
 
 
