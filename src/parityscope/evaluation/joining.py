@@ -20,6 +20,8 @@ from parityscope.evaluation.writing import Held, written, written_rows
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    import onnx
+
     from parityscope.evaluation.machine import Threads
     from parityscope.evaluation.program import Program, Step
     from parityscope.evaluation.stretches import Stretch
@@ -32,6 +34,8 @@ LIMIT = 1000  # chosen: 32,000 nodes, in sessions of about 150 kB
 _LARGE = 1 << 14  # elements a step, chosen: more are rounded sooner by the compiled loop than by casts in a session
 _MOST = 128  # nodes with those of roundings: what more of them cost to open (`stretches`) is not earned back
 _STEERS = 64  # elements: integer constants up to this size are part of the session
+# Nodes with those in bodies, chosen: the runtime takes 14 processor seconds to open 3,149 of them (an LSTM taken apart).
+_MOST_WITHIN = 800
 _HELD_ALL = 1 << 12  # elements, chosen: constants up to this size are, where the stretch is refused otherwise
 _EARNED = 2  # runs step by step
 _NEVER = -1
@@ -125,7 +129,9 @@ class Joins:
         made = None
         if at_once or len(self) < self._limit:
             graph = written(world, program, stretch.parts, stretch.outputs, registers)
-            dear = graph is not None and not at_once and len(graph.graph.node) > _MOST
+            dear = graph is not None and (
+                _count(graph.graph) > _MOST_WITHIN if at_once else len(graph.graph.node) > _MOST
+            )
             made = None if graph is None or dear else Joined(written=graph, program=program, threads=self._threads)
         known[stretch] = _NEVER if made is None else made
         return made
@@ -155,6 +161,12 @@ class Joins:
         """Closes what is open of these worlds."""
         for world in worlds:
             self._known.pop(world, None)
+
+
+def _count(graph: onnx.GraphProto) -> int:
+    """The nodes of a graph and of the bodies in it."""
+    inner = (attribute.g for node in graph.node for attribute in node.attribute if attribute.HasField("g"))
+    return len(graph.node) + sum(map(_count, inner))
 
 
 def _steers(array: np.ndarray) -> bool:
