@@ -38,7 +38,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 ROUNDS = 3
-QUIET = {**os.environ, "POLYGRAPHY_AUTOINSTALL_DEPS": "0", "NO_COLOR": "1"}
+# What is installed has its bytecode beside it: no run is to compile the sources again.
+_WITHOUT = {"PYTHONDONTWRITEBYTECODE"}
+QUIET = {
+    **{name: value for name, value in os.environ.items() if name not in _WITHOUT},
+    "POLYGRAPHY_AUTOINSTALL_DEPS": "0",
+    "NO_COLOR": "1",
+}
 # Packages that nothing here was developed with: member -> digest.
 NEW = {
     "nudenet": (
