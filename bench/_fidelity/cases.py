@@ -11,7 +11,8 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from parityscope.arithmetic.drawing import moved_inputs, moved_parameters
+from parityscope.arithmetic.drawing import Moved, is_moved, moved_inputs
+from parityscope.arithmetic.opsets import OLDEST, prepared
 from parityscope.arithmetic.typed import typed_model
 from parityscope.case import Sample
 from parityscope.case.model import load_model
@@ -36,12 +37,22 @@ def drawn(model: Model, sample: Sample, number: int, number_format: Format, fold
     if not number:
         return model, sample
     generator = np.random.default_rng((20261121, number))
-    graph = moved_parameters(model.graph(), number_format, generator)
+    graph = _with_moved_parameters(prepared(model.graph(), OLDEST), number_format, number)
     arrays = moved_inputs(sample.arrays, number_format, generator)
     path = folder / f"{sample.name}-{number}.onnx"
     ir.save(graph, path)
     ir.save(typed_model(ir.load(path), "f16", {}).model, folder / f"{sample.name}-{number}.f16.onnx")
     return load_model(path), Sample(index=number, name=f"{sample.name}-{number}", arrays=arrays)
+
+
+def _with_moved_parameters(model: ir.Model, number_format: Format, number: int) -> ir.Model:
+    """`model` itself, its float32 parameters of more than 64 elements moved."""
+    held = [value for graph in model.graphs() for value in graph.initializers.values()]
+    for at, value in enumerate(held):
+        if value.const_value is not None and is_moved(array := value.const_value.numpy()):
+            moved = Moved(number_format.unit_roundoff, (20261121, number, at))
+            value.const_value = ir.tensor(moved(array), name=value.name)
+    return model
 
 
 def case(name: str) -> tuple[Model, Sample]:
