@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -192,3 +193,18 @@ def test_a_lack_of_memory_is_said(desk: Path, mebibytes: int) -> None:
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "  fix:   raise the limit (ulimit -v unlimited)" in done.stderr
+
+
+def test_a_resize_to_computed_sizes_is_looked_into(desk: Path) -> None:
+    """As `interpolate(size=...)` is exported: the sizes have no known length, and layers are compared all the same."""
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[1, 2, H, W] x) => (float[1, 2, P, Q] y) {
+      s = Shape (x) a = Constant <value_ints = [2]> () b = Constant <value_ints = [4]> () hw = Slice (s, a, b)
+      two = Constant <value_ints = [2, 2]> () d = Mul (hw, two) z = Constant <value_ints = [0]> () nc = Slice (s, z, a)
+      sizes = Concat <axis = 0> (nc, d) k = Tanh (x) r = Resize <mode = "linear"> (k, , , sizes) y = Sigmoid (r) }"""
+    for name, changed in (("m", text), ("changed", text.replace("Sigmoid", "Tanh"))):
+        onnx.save(onnx.parser.parse_model(changed), desk / f"{name}.onnx")
+    np.savez(desk / "x.npz", x=np.random.default_rng(0).standard_normal((1, 2, 8, 8)).astype(np.float32))
+    words = ("diagnose", "m.onnx", "--inputs", "x.npz", "--candidate", "ort?model=changed.onnx", "--format", "json")
+    done = in_a_process(*words, folder=desk)
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["findings"][0]["site"]["op_type"] == "Sigmoid"

@@ -41,6 +41,7 @@ MISTAKES = [
     ("diagnose m.onnx --inputs x.npz --candidate ort?modle=a", "ort has no option 'modle'", "model"),
     ("diagnose m.onnx --inputs x.npz --candidate ort?model=a.onnx", "there is no model at a.onnx", "check the path"),
     ("diagnose m.onnx --inputs x.npz --candidate ort?threads", "'threads' in target", "backend[:precision]"),
+    ("diagnose m.onnx --inputs x.npz --candidate ort?timeout=", "option 'timeout' has no value", "or leave it out"),
     ("diagnose m.onnx --inputs x.npz --candidate saved?path=nope", "nope", "give the file or folder"),
     ("diagnose m.onnx --inputs x.npz --candidate command?run=./nope", "there is no program './nope'", "give its path"),
     ("diagnose m.onnx --inputs x.npz --candidate command?run=./s.sh", "'./s.sh' is not executable", "chmod +x ./s.sh"),

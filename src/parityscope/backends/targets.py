@@ -86,9 +86,11 @@ def check_target(target: Target, backend: Backend) -> None:
             fix=f"use one of: {', '.join(backend.precisions) or 'none, leave it out'}",
         )
     known = {**backend.options, **COMMON_OPTIONS}
-    for key, _ in target.options:
+    for key, value in target.options:
         if key not in known:
             raise ParityError(f"{backend.name} has no option {key!r}", fix=f"use one of: {', '.join(sorted(known))}")
+        if not value:
+            raise ParityError(f"option {key!r} has no value", fix=f"write {key}=VALUE, or leave it out")
 
 
 def one_of(target: Target, name: str, allowed: tuple[str, ...], default: str) -> str:
