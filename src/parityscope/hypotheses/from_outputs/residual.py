@@ -47,7 +47,11 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Part:
-    """One output of one sample: float64 arrays, flat. `noise` is the squared error that rounding may leave."""
+    """One output of one sample: float64 arrays, flat. `noise` is the squared error that rounding may leave.
+
+    `error` is the candidate less the reference, scaled, zero where either is not finite; `fit` says where both are, `lost` where
+    the candidate alone is not.
+    """
 
     name: str
     scale: np.ndarray
@@ -55,19 +59,22 @@ class _Part:
     candidate: np.ndarray
     shape: tuple[int, ...]
     noise: float
+    error: np.ndarray
+    fit: np.ndarray
+    lost: np.ndarray
+    whole: float
+    wrong: int
 
-    def errors(self, response: np.ndarray) -> tuple[float, float, int, int]:
-        """Squared errors left and before, over what is finite on all sides; elements lost on both, and on either side."""
-        finite = np.isfinite(self.candidate)
+    def left(self, response: np.ndarray) -> tuple[float, int, int]:
+        """The squared error left over what is finite on all sides; elements lost on both sides, and on either."""
         given = np.isfinite(response)
-        known = np.isfinite(self.reference)
-        fit = finite & given & known
+        if given.all() and not self.lost.any() and self.fit.all():
+            rest = (self.candidate - response) * self.scale
+            return float(rest @ rest), 0, 0
         with np.errstate(all="ignore"):
-            left = np.square(np.where(fit, (self.candidate - response) * self.scale, 0.0))
-            whole = np.square(np.where(finite & known, (self.candidate - self.reference) * self.scale, 0.0))
-        lost = known & ~finite
-        also = known & ~given
-        return float(left.sum()), float(whole.sum()), int((lost & also).sum()), int((lost | also).sum())
+            rest = np.where(self.fit & given, (self.candidate - response) * self.scale, 0.0)
+        also = np.isfinite(self.reference) & ~given
+        return float(rest @ rest), int((self.lost & also).sum()), int((self.lost | also).sum())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -79,7 +86,7 @@ class Residual:
     @property
     def whole(self) -> float:
         """All squared error."""
-        return sum(part.errors(part.reference)[1] for parts in self.samples for part in parts)
+        return sum(part.whole for parts in self.samples for part in parts)
 
     @property
     def noise(self) -> float:
@@ -89,16 +96,11 @@ class Residual:
     @property
     def is_broken(self) -> bool:
         """Whether the candidate has NaN or Inf where the reference has none."""
-        return any(part.errors(part.reference)[3] > 0 for parts in self.samples for part in parts)
+        return any(bool(part.lost.any()) for parts in self.samples for part in parts)
 
     def still(self) -> frozenset[str]:
         """Outputs that are what the reference gives, on every sample, up to rounding: no edit that reaches them is at fault."""
-        moved = {
-            part.name
-            for parts in self.samples
-            for part in parts
-            if part.errors(part.reference)[1] > part.noise or part.errors(part.reference)[3] > 0
-        }
+        moved = {part.name for parts in self.samples for part in parts if part.whole > part.noise or part.lost.any()}
         return frozenset(part.name for parts in self.samples for part in parts if part.scale.size > 1) - moved
 
     def seeds(self, sample: int, signs: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
@@ -111,11 +113,10 @@ class Residual:
             size = part.reference.size
             own = signs[at : at + size]
             at += size
-            with np.errstate(all="ignore"):
-                error = (part.candidate - part.reference) * part.scale
-            error = np.where(np.isfinite(error), error, 0.0)
-            products += own.T.astype(np.float64) @ error
-            both = np.concatenate([own, error[:, None].astype(np.float32)], 1) * part.scale[:, None].astype(np.float32)
+            products += own.T.astype(np.float64) @ part.error
+            both = np.concatenate([own, part.error[:, None].astype(np.float32)], 1) * part.scale[:, None].astype(
+                np.float32
+            )
             found[part.name] = both.reshape((*part.shape, -1))
         return found, products
 
@@ -125,7 +126,7 @@ class Residual:
 
     def size(self, sample: int) -> float:
         """The squared error of a sample."""
-        return sum(part.errors(part.reference)[1] for part in self.samples[sample])
+        return sum(part.whole for part in self.samples[sample])
 
     def difference(self, sample: int, response: Arrays) -> np.ndarray:
         """What a response adds to the reference's outputs, scaled, float64; zero where anything is not finite."""
@@ -139,7 +140,7 @@ class Residual:
 
     def wanted(self, sample: int) -> np.ndarray:
         """What the candidate adds to the reference's outputs, as `difference`."""
-        return self.difference(sample, {part.name: part.candidate for part in self.samples[sample]})
+        return np.concatenate([part.error for part in self.samples[sample]])
 
     def share(self, responses: Mapping[int, Arrays]) -> Share:
         """How much of the error of some samples their responses explain; nothing where a shape is another one."""
@@ -151,11 +152,11 @@ class Residual:
                 array = response.get(part.name)
                 if array is None or array.shape != part.shape:
                     return Share(pooled=-1.0, least=-1.0, left=self.whole, whole=self.whole, count=0)
-                now, before, same, lost = part.errors(np.asarray(array, np.float64).ravel())
-                left, whole, both, either = left + now, whole + before, both + same, either + lost
-                count += int((np.abs(part.candidate - part.reference) * part.scale > 0).sum())
-                if before > part.noise or now > part.noise:
-                    least = min(least, 1 - max(now - part.noise, 0.0) / before if before else -1.0)
+                now, same, lost = part.left(np.asarray(array, np.float64).ravel())
+                left, whole, both, either = left + now, whole + part.whole, both + same, either + lost
+                count += part.wrong
+                if part.whole > part.noise or now > part.noise:
+                    least = min(least, 1 - max(now - part.noise, 0.0) / part.whole if part.whole else -1.0)
                 if lost:
                     least = min(least, same / lost)
         pattern = both / either if either else 1.0
@@ -180,21 +181,32 @@ def residual_of(
         for name in outputs:
             if name not in mine or name not in its or mine[name].shape != its[name].shape:
                 continue
-            known = np.asarray(mine[name], np.float64)
-            scale = _scale(known)
-            size = float(np.square(np.where(np.isfinite(known), known, 0.0) * scale).sum())
-            parts.append(
-                _Part(
-                    name=name,
-                    scale=scale.ravel(),
-                    reference=known.ravel(),
-                    candidate=np.asarray(its[name], np.float64).ravel(),
-                    shape=known.shape,
-                    noise=noise.get(name, 0.0) ** 2 * size,
-                )
-            )
+            parts.append(_part(name, mine[name], its[name], noise.get(name, 0.0)))
         samples.append(parts)
     return Residual(samples=samples)
+
+
+def _part(name: str, reference: np.ndarray, candidate: np.ndarray, noise: float) -> _Part:
+    known = np.asarray(reference, np.float64)
+    scale = _scale(known)
+    mine, its, factor = known.ravel(), np.asarray(candidate, np.float64).ravel(), scale.ravel()
+    fit = np.isfinite(mine) & np.isfinite(its)
+    with np.errstate(all="ignore"):
+        error = np.where(fit, (its - mine) * factor, 0.0)
+        size = np.where(np.isfinite(mine), mine * factor, 0.0)
+    return _Part(
+        name=name,
+        scale=factor,
+        reference=mine,
+        candidate=its,
+        shape=known.shape,
+        noise=noise**2 * float(size @ size),
+        error=error,
+        fit=fit,
+        lost=np.isfinite(mine) & ~np.isfinite(its),
+        whole=float(error @ error),
+        wrong=int(np.count_nonzero(error)),
+    )
 
 
 def _scale(array: np.ndarray) -> np.ndarray:

@@ -54,7 +54,7 @@ class Tried:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Trials:
-    """What was evaluated, within `seconds` (estimated)."""
+    """What was evaluated, within `seconds` (estimated). `best` explains most, of all samples where they were asked."""
 
     reference: Reference
     residual: Residual
@@ -67,11 +67,7 @@ class Trials:
     failed: int = 0
     seen: set[int] = field(default_factory=set)
     by_site: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def best(self) -> Tried | None:
-        """What explains most, of all samples where they were asked."""
-        return max(self.tried, key=lambda one: one.explained, default=None)
+    best: Tried | None = None
 
     def run(self, guesses: Sequence[Guess]) -> None:
         """Evaluates guesses until all is explained or the budget is spent."""
@@ -105,6 +101,8 @@ class Trials:
             self.failed += 1
             return None
         self.tried.append(found)
+        if self.best is None or found.explained > self.best.explained:
+            self.best = found
         key = guess.site.output
         self.by_site[key] = max(self.by_site.get(key, -1.0), found.explained)
         return found
