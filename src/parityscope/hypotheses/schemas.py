@@ -53,9 +53,10 @@ def versions_of(node: onnx.NodeProto) -> tuple[int, ...]:
     return _history().get((node.domain, node.op_type), ())
 
 
-def quoted_words(text: str) -> list[str]:
+@functools.cache  # one text serves every node of its operator
+def quoted_words(text: str) -> tuple[str, ...]:
     """Words that a description gives as values: in quotes, or written as names are."""
-    return list(dict.fromkeys([*_QUOTED.findall(text), *_SHAPED.findall(text)]))[:_MOST_WORDS]
+    return tuple(dict.fromkeys([*_QUOTED.findall(text), *_SHAPED.findall(text)]))[:_MOST_WORDS]
 
 
 def attribute_value(node: onnx.NodeProto, name: str) -> Any:

@@ -14,6 +14,7 @@ import select
 import signal
 import time
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
@@ -33,7 +34,10 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "Candidate", "Task", "Worker"]
 
 _PAGE = 4096
-_PATIENCE_S = 30.0  # of wall time for one edit; on quiet cores the slowest takes a tenth of a second. Chosen.
+_PATIENCE_S = 30.0  # of processor time for one edit; on quiet cores the slowest takes a tenth of a second. Chosen.
+_STANDSTILL_S = (
+    240.0  # of wall time for one that waits for what never comes; on a crowded machine others wait too. Chosen.
+)
 _STARTS = 5  # of the worker for one task: each but the first was for an edit that ended it
 _BLOCK = 1 << 20  # bytes that are read at once
 _TURN_S = 0.1  # how often it is asked whether the search goes on
@@ -122,14 +126,16 @@ class Worker:
 
 def _received(child: Forked, note: mmap.mmap) -> object:
     """The worker's answer; None where it ended or went on with one edit for too long."""
-    content, seen, since = b"", b"", time.monotonic()
+    content, seen, since, spent = b"", b"", time.monotonic(), 0.0
     try:
         while True:
             if not select.select([child.pipe], [], [], _TURN_S)[0]:
                 now = note[:_PAGE]
                 if now != seen:
-                    seen, since = now, time.monotonic()
-                elif now.strip(b"\0") and time.monotonic() - since > _PATIENCE_S:
+                    seen, since, spent = now, time.monotonic(), _processor_seconds(child.number)
+                elif now.strip(b"\0") and (
+                    time.monotonic() - since > _STANDSTILL_S or _processor_seconds(child.number) - spent > _PATIENCE_S
+                ):
                     return None
             elif part := os.read(child.pipe, _BLOCK):
                 content += part
@@ -142,6 +148,15 @@ def _received(child: Forked, note: mmap.mmap) -> object:
     except (EOFError, pickle.UnpicklingError):
         return None
     return found
+
+
+def _processor_seconds(process: int) -> float:
+    """What a process has computed so far; 0 where the system does not say (proc_pid_stat(5), fields 14 and 15)."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _sent(task: Task | Outputs, banned: frozenset[str], note: mmap.mmap) -> bytes:

@@ -164,7 +164,11 @@ class _Work:
         reference = predictor.reference
         each = reference.seconds[self.site.step.index] + _APPLY_S + _ELEMENT_S * self.site.size
         try:
-            found = sorted(self.site.edits(kinds), key=lambda one: one[1].bits)
+            found = []
+            for kind in kinds:
+                predictor.trying(f"{kind} of {self.site.output}")
+                found += self.site.edits([kind])
+            found.sort(key=lambda one: one[1].bits)
         except Exception:  # noqa: BLE001 - a step that cannot be run alone has no edits, as any that is refused
             return seconds
         guesses = [Guess(site=self.site, kind=kind, edit=edit) for kind, edit in found]
