@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import os
 import signal
 import sys
@@ -58,6 +59,8 @@ def forked(work: Callable[[], bytes]) -> Forked:
     ours, its = os.pipe()
     child = os.fork()
     if child == 0:
+        # What the parent left to be collected stays: ending a session of several threads waits for threads that are not here.
+        gc.freeze()
         try:
             end_with_parent()
             found = work()

@@ -111,7 +111,7 @@ def _values(kind: int, name: str, now: Any, described: tuple[str, str], rank: in
     if kind == REALS and now:
         return _real_lists(np.array(now, np.float32))
     if kind == TEXTS and now:
-        words = quoted_words(" ".join(described))
+        words = list(quoted_words(" ".join(described)))
         found = {
             f"{word} for every {old.decode()}": [word if one == old else one.decode() for one in now]
             for old in sorted(set(now))

@@ -164,7 +164,7 @@ class _Work:
         reference = predictor.reference
         each = reference.seconds[self.site.step.index] + _APPLY_S + _ELEMENT_S * self.site.size
         try:
-            found = []
+            found: list[tuple[str, Edit]] = []
             for kind in kinds:
                 predictor.trying(f"{kind} of {self.site.output}")
                 found += self.site.edits([kind])
