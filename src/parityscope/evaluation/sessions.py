@@ -217,7 +217,9 @@ def _content(value: Value) -> bytes:
 def _is_held(value: Value) -> bool:
     if not isinstance(value, np.ndarray):
         return False
-    return (value.size <= _HELD and value.dtype.kind in "iub") or value.dtype.name in PACKED
+    if value.dtype.kind == "V":  # none of numpy's own; their names take long to ask for
+        return value.dtype.name in PACKED
+    return value.size <= _HELD and value.dtype.kind in "iub"
 
 
 def _signature(value: Value, held: bool) -> object:  # noqa: FBT001 - called once per input of every step
