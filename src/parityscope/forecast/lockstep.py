@@ -9,7 +9,7 @@ nothing.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends.sim import prepare
@@ -18,17 +18,70 @@ from parityscope.evaluation.program import wide_program
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
 from parityscope.forecast._rows import Crew
-from parityscope.forecast.plans import Findings, Meters, Plan, concluded, meters_of
+from parityscope.forecast.tallies import Tally
+from parityscope.records import Site, Skip
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from parityscope.backends.recording import Progress
+    from parityscope.case import Inputs, Model
     from parityscope.evaluation.evaluating import Moment
+    from parityscope.forecast.records import Predicted, Range
+    from parityscope.records import Target
 
 __all__ = ["Findings", "Plan", "run_layers", "run_outputs"]
 
 _PLAIN, _REPLAYED = "reference", "replayed: "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is run: a model on samples, and a simulation for each format (`targets`)."""
+
+    model: Model
+    inputs: Inputs
+    targets: Mapping[str, Target]
+    memory: int
+    threads: int
+    introduced: bool
+
+    def only(self, name: str, target: Target) -> Plan:
+        """The same with one format."""
+        return replace(self, targets={name: target})
+
+
+@dataclass(slots=True, kw_only=True)
+class Findings:
+    """What was measured: by format and tensor, and the reference's ranges by tensor."""
+
+    predicted: dict[str, dict[str, Predicted]] = field(default_factory=dict)
+    ranges: dict[str, Range] = field(default_factory=dict)
+    skipped: list[Skip] = field(default_factory=list)
+
+    def only(self, names: Sequence[str]) -> Findings:
+        """The same of some tensors, in this order."""
+        return replace(
+            self,
+            predicted={
+                each: {name: found[name] for name in names if name in found} for each, found in self.predicted.items()
+            },
+            ranges={name: self.ranges[name] for name in names if name in self.ranges},
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Meters:
+    """What is measured: a tally for each format, the first of which takes the reference's ranges too.
+
+    Without formats `alone` takes them.
+    """
+
+    outputs: frozenset[str]
+    formats: dict[str, Tally]
+    alone: Tally | None
+    skipped: list[Skip] = field(default_factory=list)
+    unread: dict[str, str] = field(default_factory=dict)
 
 
 def run_outputs(plan: Plan, progress: Progress) -> Findings:
@@ -43,9 +96,9 @@ def run_layers(plan: Plan, progress: Progress) -> Findings:
 
 
 def _run(plan: Plan, names: Sequence[str], doing: str, progress: Progress) -> Findings:
-    meters = meters_of(plan, names)
+    meters = _meters_of(plan, names)
     if not names:
-        return concluded(meters)
+        return _concluded(meters)
     plain = World(name=_PLAIN, program=wide_program(plan.model)[1])
     worlds = [plain]
     for name, target in plan.targets.items():
@@ -67,10 +120,10 @@ def _run(plan: Plan, names: Sequence[str], doing: str, progress: Progress) -> Fi
                 )
                 _measure(moment, meters, crew)
     progress(doing, 1, 1)
-    return concluded(meters)
+    return _concluded(meters)
 
 
-def _measure(moment: Moment, meters: Meters, crew: Crew) -> None:
+def _measure(moment: Moment, meters: _Meters, crew: Crew) -> None:
     sites = moment.sites
     expected = {site: moment.stored(_PLAIN, site) for site in sites}
     for name, tally in meters.formats.items():
@@ -84,3 +137,27 @@ def _measure(moment: Moment, meters: Meters, crew: Crew) -> None:
 
 def _there(values: Mapping[str, Any]) -> Mapping[str, Any]:
     return {site: value for site, value in values.items() if value is not None}
+
+
+def _meters_of(plan: Plan, names: Sequence[str]) -> _Meters:
+    """Empty meters for the tensors `names`."""
+    places = {name: plan.model.sites.get(name, Site(tensor=name, node="", op_type="", index=-1)) for name in names}
+    first = next(iter(plan.targets), "")
+    return _Meters(
+        outputs=frozenset(value.name for value in plan.model.outputs),
+        formats={name: Tally(places, ranged=name == first) for name in plan.targets},
+        alone=None if plan.targets else Tally(places, ranged=True),
+    )
+
+
+def _concluded(meters: _Meters) -> Findings:
+    """What was measured, and what could not be."""
+    tallies = [*meters.formats.values(), *([meters.alone] if meters.alone else [])]
+    problems = dict(meters.unread)
+    for tally in tallies:
+        problems = {**tally.problems, **problems}
+    return Findings(
+        predicted={name: tally.predicted(meters.outputs) for name, tally in meters.formats.items()},
+        ranges=tallies[0].ranges(),
+        skipped=[*meters.skipped, *(Skip(what=f"tensor {name}", reason=why) for name, why in problems.items())],
+    )
