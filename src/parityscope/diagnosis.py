@@ -179,7 +179,7 @@ def _inside(scene: Scene, finding: Finding) -> bool:
 def _rivals(scene: Scene, finding: Finding, queue: list[Proposal], skipped: list[Skip]) -> list[Proposal]:
     """The experiments that can still change what is said, now that a finding explains everything, and those that cost nothing."""
     if finding.code == _FILE:
-        kept = [one for one in queue if _stage(one.experiment) < _STAGES.index("candidate")]
+        kept = [one for one in queue if _stage(one.experiment) < _STAGES.index("rebuild")]
         proved = "the candidate's own file was proved to say what makes all of the error"
     elif _inside(scene, finding):
         kept = [one for one in queue if _stage(one.experiment) == 0 or one.experiment.check.startswith(_OF_LAYERS)]
