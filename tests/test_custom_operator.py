@@ -247,7 +247,7 @@ def test_the_reference_has_the_operator(library: Path, tmp_path: Path) -> None:
     path = save(tmp_path, MIDDLE)
     reference = f"ort?custom_ops={library}"
     candidate = recorded(tmp_path)
-    document = parityscope.diagnose(path, candidate=candidate, inputs=tmp_path / "x.npz", reference=reference).document
+    document = parityscope.localize(path, candidate=candidate, inputs=tmp_path / "x.npz", reference=reference).document
     assert names(document) == ["y", "z"]
     assert document["verdict"] == "within"
     assert "b" in names(document, "tensors")
