@@ -26,9 +26,12 @@ import sys
 import tempfile
 import xml.etree.ElementTree as ET
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from whole import QUIET, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FOUNDING = (
     "test_founding_clip.py",
@@ -65,10 +68,16 @@ def main() -> None:
         print_differences(read_record(asked.before), read_record(asked.after))
         return
     os.environ["PYTHONPATH"] = QUIET["PYTHONPATH"] = f"{asked.root / 'src'}:{asked.root}"
-    cases = record_commands(asked.root)
-    cases |= record_founding(asked.root, asked.processes)
-    cases |= record_planted(asked.root, asked.faults, asked.processes)
-    asked.file.write_text(json.dumps(cases, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    cases: dict[str, dict[str, Any]] = {}
+    parts: tuple[Callable[[], dict[str, dict[str, Any]]], ...] = (
+        lambda: record_commands(asked.root),
+        lambda: record_founding(asked.root, asked.processes),
+        lambda: record_planted(asked.root, asked.faults, asked.processes),
+    )
+    for part in parts:
+        # Written after each part: a record that is cut short still says something.
+        cases |= part()
+        asked.file.write_text(json.dumps(cases, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     print(f"{len(cases)} cases in {asked.file}", file=sys.stderr)
 
 
