@@ -1,6 +1,7 @@
 """Was the diagnosis right? Rules that look at the study's document as a reader does, and know nothing of how it was made.
 
-* **Cause first**: the first finding has the expected code, or one of those that were said to be right too. For a fault that is no
+* **Cause first**: the first finding has the expected code, or one of those that were said to be right too. Where the
+  candidate runs a file of its own, what that file says at the place of the fault (EXP005) is right too. For a fault that is no
   cause (data that are no data, say) the first finding whose role is no cause has it, and nothing is called a cause.
 * **Among three**: one of the first three findings has it.
 * **Region first**: where the fault lies in a layer, the first finding's tensor is one at which it can be seen first; where that
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["judged"]
 
+_FILE = "EXP005"  # the candidate's own graph says something else
 _KEPT = 8  # findings that an outcome holds
 
 
@@ -42,11 +44,16 @@ def judged(blank: Outcome, fault: Fault, plant: Plant, document: dict[str, Any],
         return replace(outcome, blamed=tuple(sorted(blamed | ({"verdict"} if outcome.verdict == "beyond" else set()))))
     right = {plant.expected} if plant.expected else set(blank.expected)
     told = _told(fault, findings)
-    first = bool(told) and told[0][0] in right
+    own = "model=" in plant.candidate
+
+    def is_right(finding: tuple[str, str, str]) -> bool:
+        code, _, tensor = finding
+        return code in right or (own and code == _FILE and tensor in plant.sites)
+
     return replace(
         outcome,
-        first=first,
-        three=any(code in right for code, _, _ in told[:3]),
+        first=bool(told) and is_right(told[0]),
+        three=any(is_right(one) for one in told[:3]),
         region=_region(plant, told, outcome.suspect),
         repaired=_repaired(fault, document) if fault.repair else None,
     )
