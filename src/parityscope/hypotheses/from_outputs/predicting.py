@@ -9,6 +9,7 @@ predicted, and what stands there is tried by its length.
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -63,13 +64,14 @@ class Guess:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Predictor:
-    """Sweeps over some samples. `refused` says which operators have no derivative."""
+    """Sweeps over some samples. `refused` says which operators have no derivative, `until` when its processor time is used up."""
 
     reference: Reference
     residual: Residual
     samples: Sequence[int]
     trying: Callable[[str], None] = lambda _: None
     banned: frozenset[str] = frozenset()
+    until: float = math.inf
     refused: dict[str, str] = field(default_factory=dict)
     generated: int = 0
     left_out: int = 0
@@ -91,6 +93,8 @@ class Predictor:
         spare = 0.0
         for place, sample in enumerate(self.samples):
             for site, adjoint in self._swept(sample, by_key):
+                if place == 0 and time.process_time() > self.until:
+                    continue  # what lies before it in the network is not guessed at
                 if place == 0:
                     own = work[site.output] = _Work(site=site, samples=len(self.samples))
                     spare = own.draw(self, kinds, min(most_each, share + spare), fitted=fitted)

@@ -1,11 +1,13 @@
 """The whole search: sites, guesses, trials, and the class of what explains as much.
 
-Budgets are estimated seconds (as `explanation.budget`), so that a slow machine finds what a quick one does.
+Budgets are estimated seconds (as `explanation.budget`), so that a slow machine finds what a quick one does; where steps cost far
+more than was estimated, the search ends after `_MOST_S` of processor time, and what it has not tried is counted.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -32,6 +34,7 @@ _NBYTES = 3 << 30  # of the reference's tensors; chosen
 # 30 s on a text detector of 330 nodes.
 _RUNS = 400
 _GUESS_S, _DEEP_S, _TRY_S = (2.0, 8.0), (2.0, 6.0), (2.0, 10.0)
+_MOST_S = 40.0  # of the processor, for all stages together; chosen: twice what the stages may be estimated at on small networks
 _NUMBERS = 2048  # samples are predicted together until they have so many; chosen
 _DEEP_SITES = 24  # at which longer edits are generated; chosen
 _CLASS = 40  # evaluations that look for what cannot be told from the best
@@ -89,7 +92,16 @@ def search_outputs(
         raise ParityError("no output of numbers differs by more than rounding")
     sites = sites_of(reference, residual.still())
     samples = _first_samples(residual)
-    predictor = Predictor(reference=reference, residual=residual, samples=samples, trying=trying, banned=banned)
+    started = time.process_time()
+    until = started + _MOST_S * outputs.scale
+    predictor = Predictor(
+        reference=reference,
+        residual=residual,
+        samples=samples,
+        trying=trying,
+        banned=banned,
+        until=(started + until) / 2,
+    )
     trials = Trials(
         reference=reference,
         residual=residual,
@@ -97,12 +109,14 @@ def search_outputs(
         seconds=_budget(reference, _TRY_S, outputs.scale),
         trying=trying,
         banned=banned,
+        until=until,
     )
     found = Found(reference=reference, residual=residual, sites=sites, trials=trials, predictor=predictor)
     found.guesses += predictor.guess(sites, EARLY, _budget(reference, _GUESS_S, outputs.scale), fitted=True)
     trials.run(found.guesses)
-    if not _explained(trials):
+    if not _explained(trials) and not trials.is_spent:
         deep = _promising(found)
+        predictor.until = until
         late = predictor.guess(deep, LATE, _budget(reference, _DEEP_S, outputs.scale), fitted=False)
         found.guesses += late
         trials.seconds = max(trials.seconds, 0.0) + _budget(reference, _TRY_S, outputs.scale)
@@ -160,7 +174,8 @@ def _class_of(found: Found) -> None:
     trials.seconds = max(trials.seconds, _TRY_S[0])
     near = [one for one in found.guesses if id(one) not in trials.seen and _is_near(one, best.guess)]
     for guess in sorted(near, key=lambda one: -(one.score or 0.0))[:_CLASS]:
-        trials.attempt(guess)
+        if not trials.is_spent:
+            trials.attempt(guess)
     held = [one for one in trials.tried if _is_claim(found, one)]
     top = max(one.explained for one in held)
     left = 1 - top

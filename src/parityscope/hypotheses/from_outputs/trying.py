@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -62,6 +63,7 @@ class Trials:
     seconds: float
     trying: Callable[[str], None] = lambda _: None
     banned: frozenset[str] = frozenset()
+    until: float = math.inf
     tried: list[Tried] = field(default_factory=list)
     evaluations: int = 0
     failed: int = 0
@@ -69,13 +71,18 @@ class Trials:
     by_site: dict[str, float] = field(default_factory=dict)
     best: Tried | None = None
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether the processor time of the search is used up."""
+        return time.process_time() > self.until
+
     def run(self, guesses: Sequence[Guess]) -> None:
         """Evaluates guesses until all is explained or the budget is spent."""
         scored = sorted((one for one in guesses if one.score is not None), key=lambda one: -(one.score or 0.0))
         odd = sorted((one for one in guesses if one.score is None), key=lambda one: one.made().bits)
         queues = _Queues(scored, odd)
         more, turn, least = _AFTER, 0, -math.inf
-        while self.seconds > least and more > 0:
+        while self.seconds > least and more > 0 and not self.is_spent:
             turn += 1
             guess = queues.next(turn, self)
             if guess is None:
