@@ -34,7 +34,7 @@ _NBYTES = 3 << 30  # of the reference's tensors; chosen
 # 30 s on a text detector of 330 nodes.
 _RUNS = 400
 _GUESS_S, _DEEP_S, _TRY_S = (2.0, 8.0), (2.0, 6.0), (2.0, 10.0)
-_MOST_S = 40.0  # of the processor, for all stages together; chosen: twice what the stages may be estimated at on small networks
+_MOST_S = 30.0  # of the processor, for all stages together; chosen: twice what the stages may be estimated at on small networks
 _NUMBERS = 2048  # samples are predicted together until they have so many; chosen
 _DEEP_SITES = 24  # at which longer edits are generated; chosen
 _CLASS = 40  # evaluations that look for what cannot be told from the best
