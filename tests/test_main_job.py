@@ -113,7 +113,8 @@ def test_outputs_that_polygraphy_saved(tmp_path: Path) -> None:
 @pytest.mark.model
 def test_the_recogniser_in_bfloat16_is_localized(tmp_path: Path) -> None:
     write_npz(tmp_path / "line.npz", ocr_rec_input(rendered_line("Parity in 2024")))
-    words = ["--candidate", "openvino:bf16", "--inputs", "line.npz", "--study", "s", "--format", "json"]
+    # Where the processor has no BF16 the outputs are within FP32's noise, and only a thorough examination looks at layers.
+    words = ["--candidate", "openvino:bf16", "--inputs", "line.npz", "--study", "s", "--format", "json", "--thorough"]
     done = in_a_process("diagnose", str(require("ocr-rec")), *words, folder=tmp_path)
     assert done.returncode in {0, 1}, done.stderr
     document = json.loads(done.stdout)

@@ -222,7 +222,7 @@ def tensor_pairs(
     from parityscope.expectation.expecting import expect
 
     # What is declared, and what the outputs turned out to be: a run in another arithmetic is graded by that one.
-    formats = dict.fromkeys((case.policy.declared, *(pair.grade for pair in outputs if thorough)))
+    formats = dict.fromkeys((case.policy.declared, *(pair.grade for pair in outputs)))
     trace = layers.reference
     expectation = expect(
         case.model,
