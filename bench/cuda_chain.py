@@ -27,8 +27,8 @@ from parityscope.arithmetic.typed import typed_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.cli import _run as command
 from parityscope.errors import ParityError
-from parityscope.testing import samples as drawn
-from parityscope.testing.models import model_path
+from proving.models import samples as drawn
+from proving.models.fetching import model_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -19,7 +19,7 @@ from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.model import load_model
-from parityscope.testing.models import cache_folder, model_path, ocr_det_input, page_image
+from proving.models.fetching import cache_folder, model_path, ocr_det_input, page_image
 
 STUDY = Path("demo-study")
 NODE = "p2o.BatchNormalization.1"

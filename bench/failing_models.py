@@ -5,11 +5,11 @@
 Each is repaired by `parityscope repair`'s search with a budget on the task (decisions, notes, boxes against those of FP32),
 and the file that it writes is loaded again and run by a faithful simulation, as is the model with everything in FP16.
 
-* magika, which tells file types: the 427 files of `parityscope.testing.labelled_files`, pinned by package and digest, of 39
+* magika, which tells file types: the 427 files of `proving.models.labelled_files`, pinned by package and digest, of 39
   types; accuracy on their labels. Searched on 64 of them, drawn with a fixed seed; accuracy on the others is printed too.
-* Basic Pitch, which hears notes: melodies of `parityscope.testing.notes`, synthesised from fixed seeds with a known score; F1
+* Basic Pitch, which hears notes: melodies of `proving.models.notes`, synthesised from fixed seeds with a known score; F1
   of notes by the package's own thresholds, against the score and against the notes of FP32.
-* the PP-OCRv4 text detector: pages of `parityscope.testing.pages`; F1 of text boxes against those of FP32.
+* the PP-OCRv4 text detector: pages of `proving.models.pages`; F1 of text boxes against those of FP32.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.loader import find_function
 from parityscope.records import Budget
 from parityscope.repairs.search import Task, search
-from parityscope.testing.labelled_files import file_tokens, labelled_files, magika_labels
-from parityscope.testing.models import model_path
-from parityscope.testing.notes import heard, melody, note_f1
-from parityscope.testing.pages import page_samples
 from parityscope.verification import Answer, chosen_metric
+from proving.models.fetching import model_path
+from proving.models.labelled_files import file_tokens, labelled_files, magika_labels
+from proving.models.notes import heard, melody, note_f1
+from proving.models.pages import page_samples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from parityscope.repairs.search import Outcome
-    from parityscope.testing.notes import Note
+    from proving.models.notes import Note
 
     Arrays = Mapping[str, np.ndarray]
     Scores = Callable[[Sequence[Arrays], Sequence[Arrays]], str]

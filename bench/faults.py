@@ -14,16 +14,16 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from parityscope.faults import FAMILIES, faults
-from parityscope.faults.cases import cases
-from parityscope.faults.results import read_outcomes, run_all
-from parityscope.faults.subjects import SUBJECTS
-from parityscope.faults.tables import PARTS, Share, figures, matrix
+from proving.faults import FAMILIES, faults
+from proving.faults.cases import cases
+from proving.faults.results import read_outcomes, run_all
+from proving.faults.subjects import SUBJECTS
+from proving.faults.tables import PARTS, Share, figures, matrix
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from parityscope.faults import Fault, Outcome
+    from proving.faults import Fault, Outcome
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "faults.md"
 ROUNDS = "## Rounds on fresh models"
@@ -42,19 +42,19 @@ a user would have, and nothing else: a recording, another ONNX file, a precision
 the same model and inputs deployed honestly in FP32, TF32, FP16 or BF16.
 
 ```console
-$ parityscope faults --list
-$ parityscope faults inputs_exchanged --small
+$ python -m proving.faults --list
+$ python -m proving.faults inputs_exchanged --small
 ```
 
 <!-- not run: it takes hours -->
 ```console
-$ parityscope faults --sample 5 --processes 2 --results results.jsonl
+$ python -m proving.faults --sample 5 --processes 2 --results results.jsonl
 ```
 
 `--family BND` runs a family, `--part tuning` or `--part held-out` a part. A case is drawn from a generator that its own name
 seeds, so that it can be run alone. Outcomes are added to the file of `--results`, and what that holds is not run again.
 
-**A fault is one file** of `src/parityscope/faults/planted/`: what really happens in such a deployment, the code that has to come
+**A fault is one file** of `proving/faults/planted/`: what really happens in such a deployment, the code that has to come
 first and others that would be right too, stated before anything is run, and a function that plants it. One that moves the
 outputs by less than four times what honest arithmetic does, or than 1e-5, is drawn again: nobody could find it.
 

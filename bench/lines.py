@@ -18,8 +18,8 @@ import numpy as np
 from parityscope.arithmetic.simulation import simulate
 from parityscope.backends._onnxruntime import open_session
 from parityscope.case import load_model
-from parityscope.testing.models import model_path
-from parityscope.testing.samples import text_lines
+from proving.models.fetching import model_path
+from proving.models.samples import text_lines
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

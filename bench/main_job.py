@@ -32,7 +32,7 @@ ENVIRONMENT = {**os.environ, "POLYGRAPHY_AUTOINSTALL_DEPS": "0"}
 
 def main() -> None:
     from parityscope.case.formats.npz import write_npz
-    from parityscope.testing.models import model_path, ocr_det_input, page_image
+    from proving.models.fetching import model_path, ocr_det_input, page_image
 
     with tempfile.TemporaryDirectory() as scratch:
         page = Path(scratch, "page.npz")

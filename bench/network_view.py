@@ -28,8 +28,8 @@ from parityscope.backends.tensorrt_views import NetworkView, Options, find_packa
 from parityscope.case import load_model
 from parityscope.case.extending import inferred_shapes
 from parityscope.case.model import read_graph
-from parityscope.testing.engine_fusion import agreement
-from parityscope.testing.models import CATALOGUE, model_path
+from proving.engine_fusion import agreement
+from proving.models.fetching import CATALOGUE, model_path
 
 Shapes = dict[str, dict[str, tuple[int, ...]]]
 

@@ -23,7 +23,7 @@ from parityscope.case import Inputs, Model, Sample, load_model
 from parityscope.comparison import measure_pair
 from parityscope.expectation import grade_of
 from parityscope.expectation.expecting import expect
-from parityscope.testing.models import model_path, ocr_det_input, ocr_rec_input, page_image, rendered_line
+from proving.models.fetching import model_path, ocr_det_input, ocr_rec_input, page_image, rendered_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

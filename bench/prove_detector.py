@@ -2,7 +2,7 @@
 
     python bench/prove_detector.py [--pages N] [--before TARGET] [--budget rel_l2=0.01] [-o FOLDER]
 
-The pages are `parityscope.testing.pages` (scans and pages rendered on photographs; their origins are printed with -o).
+The pages are `proving.models.pages` (scans and pages rendered on photographs; their origins are printed with -o).
 The task metric is the agreement of text boxes with the FP32 reference's.
 
 Where the CPU has AVX512-FP16, `openvino:f16` executes FP16 and is what is verified. Elsewhere OpenVINO executes BF16 (or
@@ -31,9 +31,9 @@ from parityscope.case.graph import constant_value, node_name
 from parityscope.records import Budget, Finding, Policy, Target
 from parityscope.repairs import repairs
 from parityscope.report.verification import as_html, as_text, document
-from parityscope.testing.models import model_path
-from parityscope.testing.pages import COUNT, page_samples
 from parityscope.verification import Settings, Targets, chosen_metric, verify
+from proving.models.fetching import model_path
+from proving.models.pages import COUNT, page_samples
 
 if TYPE_CHECKING:
     from parityscope.case import Model

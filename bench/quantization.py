@@ -26,8 +26,8 @@ from parityscope.arithmetic.opsets import prepared
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.forecast import forecast
-from parityscope.testing.models import model_path
-from parityscope.testing.samples import SAMPLES, sample_of
+from proving.models.fetching import model_path
+from proving.models.samples import SAMPLES, sample_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -99,7 +99,7 @@ def measured(path: Path) -> dict[str, float]:
 def build() -> None:
     import tensorrt_rtx as trt
 
-    from parityscope.testing.models import model_path
+    from proving.models.fetching import model_path
 
     log = trt.Logger(trt.Logger.VERBOSE)
     builder = trt.Builder(log)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnxruntime
 
-from parityscope.testing.models import fetch, fetch_members
+from proving.models.fetching import fetch, fetch_members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -40,7 +40,7 @@ from parityscope.repairs.search.judging import Yardstick, yardstick
 from parityscope.repairs.search.preparing import reference_of
 from parityscope.repairs.search.splitting import split
 from parityscope.repairs.search.staging import staged
-from parityscope.testing.models import Unavailable
+from proving.models.fetching import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -2,7 +2,7 @@
 
     python bench/several_causes.py [SEEDS]
 
-Plants every kind of `parityscope.testing.several_causes` with so many seeds (default 10, from 2 on: seed 1 is that of the tests)
+Plants every kind of `proving.several_causes` with so many seeds (default 10, from 2 on: seed 1 is that of the tests)
 and diagnoses each from the command line. Prints the table in docs/several-causes.md: of each kind how often the causes named
 are those planted, how often one of them was missing, how often another was blamed, and the processor time of a diagnosis.
 """
@@ -18,7 +18,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from parityscope.testing.several_causes import Planted, cases, planted
+from proving.several_causes import Planted, cases, planted
 
 FIRST = 2
 ENDED = (0, 1)  # exit codes: within, beyond

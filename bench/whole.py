@@ -31,8 +31,8 @@ from onnx import numpy_helper
 
 from parityscope.case.formats import polygraphy
 from parityscope.case.formats.npz import write_npz
-from parityscope.testing.models import fetch_members, model_path, page_image
-from parityscope.testing.samples import sample_of
+from proving.models.fetching import fetch_members, model_path, page_image
+from proving.models.samples import sample_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -27,9 +27,9 @@ from parityscope.records import Policy
 from parityscope.study import examine
 from parityscope.study._bench import open_bench
 from parityscope.study._examine import Settings
-from parityscope.testing.models import require
 from parityscope.testing.networks import write_network
-from parityscope.testing.samples import sample_of
+from proving.models.fetching import require
+from proving.models.samples import sample_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

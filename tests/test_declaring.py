@@ -15,7 +15,7 @@ from parityscope.case.declaring import message_sites, node_count
 from parityscope.case.graph import sites
 from parityscope.case.intake import read_message
 from parityscope.case.model import load_model, read_graph
-from parityscope.testing.models import model_path
+from proving.models.fetching import model_path
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -25,8 +25,8 @@ from parityscope.repairs.search.costs import H200
 from parityscope.repairs.search.inside import sizes_within
 from parityscope.repairs.search.network import network_of, price
 from parityscope.repairs.search.staging import applied
-from parityscope.testing.models import require
-from parityscope.testing.samples import sample_of
+from proving.models.fetching import require
+from proving.models.samples import sample_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,9 +15,9 @@ from parityscope.backends._onnxruntime import open_session
 from parityscope.case import load_inputs, load_model
 from parityscope.records import Budget
 from parityscope.repairs.search import Task, search
-from parityscope.testing.labelled_files import file_tokens, labelled_files, magika_labels, read_list
-from parityscope.testing.models import require
-from parityscope.testing.notes import Note, heard, melody, note_f1
+from proving.models.fetching import require
+from proving.models.labelled_files import file_tokens, labelled_files, magika_labels, read_list
+from proving.models.notes import Note, heard, melody, note_f1
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from command_line import exit_status
 from parityscope.checks import checks
 from parityscope.errors import ParityError
-from parityscope.faults import FAMILIES, Case, Fault, Outcome, Plant, chosen_faults, faults
-from parityscope.faults.cases import cases, generator, held_out
-from parityscope.faults.judging import judged
-from parityscope.faults.results import read_outcomes, run_all
-from parityscope.faults.running import run_case
-from parityscope.faults.subjects import SUBJECTS
-from parityscope.faults.tables import figures, matrix, wilson
 from parityscope.plugins import discover
+from proving.faults import FAMILIES, Case, Fault, Outcome, Plant, chosen_faults, faults
+from proving.faults.__main__ import main
+from proving.faults.cases import cases, generator, held_out
+from proving.faults.judging import judged
+from proving.faults.results import read_outcomes, run_all
+from proving.faults.running import run_case
+from proving.faults.subjects import SUBJECTS
+from proving.faults.tables import figures, matrix, wilson
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,7 +63,7 @@ def test_its_clean_twin_is_not_blamed(key: str) -> None:
 
 
 def test_every_fault_says_what_it_is() -> None:
-    known = discover("parityscope.faults.planted", "FAULT", Fault)
+    known = discover("proving.faults.planted", "FAULT", Fault)
     assert len(known) >= 40
     assert {fault.family for fault, _ in known.values()} == set(FAMILIES)
     for name, (fault, module) in known.items():
@@ -200,10 +200,16 @@ def test_a_suite_is_taken_up_again(tmp_path: Path) -> None:
 
 
 def test_the_command_lists_and_runs(capfd: pytest.CaptureFixture[str]) -> None:
-    assert exit_status("faults", "--list", "--family", "bindings", "--format", "json") == 0
+    assert _exit_status("--list", "--family", "bindings", "--format", "json") == 0
     assert {one["family"] for one in json.loads(capfd.readouterr().out)} == {"bindings"}
-    assert exit_status("faults", "few_samples", "--small", "--no-clean", "--format", "json") == 0
+    assert _exit_status("few_samples", "--small", "--no-clean", "--format", "json") == 0
     assert json.loads(capfd.readouterr().out)["figures"]["all"]["first"]["hits"] == 1
+
+
+def _exit_status(*words: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    return int(ended.value.code or 0)
 
 
 def test_what_is_not_there_is_refused() -> None:

@@ -25,8 +25,8 @@ from parityscope.forecast.ranges import range_of
 from parityscope.forecast.records import Range
 from parityscope.records import Site
 from parityscope.report.forecast import document, render
-from parityscope.testing.models import ocr_det_input, page_image, require
 from parityscope.testing.networks import write_network
+from proving.models.fetching import ocr_det_input, page_image, require
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -18,9 +18,9 @@ from parityscope.case import load_model
 from parityscope.case.formats.images import read_image
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.imaging.recipe import Placing, Recipe, prepared
-from parityscope.testing.efficientnet import efficientnet_lite0
-from parityscope.testing.models import require
 from parityscope.testing.networks import write_network
+from proving.models.efficientnet import efficientnet_lite0
+from proving.models.fetching import require
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,8 +14,8 @@ from command_line import exit_status
 from parityscope.case.formats.images import read_image
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.imaging.recipe import Placing, Recipe, prepared
-from parityscope.testing.efficientnet import efficientnet_lite0, read_weights
-from parityscope.testing.models import require
+from proving.models.efficientnet import efficientnet_lite0, read_weights
+from proving.models.fetching import require
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,9 +18,9 @@ from parityscope.arithmetic.typed import typed_model
 from parityscope.backends._onnxruntime import open_session
 from parityscope.case import load_model
 from parityscope.case.formats.npz import write_npz
-from parityscope.testing.labelled_files import file_tokens
-from parityscope.testing.models import require
 from parityscope.testing.networks import write_network
+from proving.models.fetching import require
+from proving.models.labelled_files import file_tokens
 
 MIXED = """<ir_version: 8, opset_import: ["" : 17]>
 g (float[4,64] x) => (float[4,16] y) {

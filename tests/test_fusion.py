@@ -29,7 +29,7 @@ from parityscope.case import Sample
 from parityscope.case.model import load_model
 from parityscope.errors import ParityError
 from parityscope.records import ExecutedGraph, ExecutedLayer
-from parityscope.testing.models import require
+from proving.models.fetching import require
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -27,13 +27,13 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from proving.home import marked_processes
 
 from parityscope.backends import Capture
 from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
 from parityscope.case import Sample, load_model
 from parityscope.errors import ParityError
+from proving.home import marked_processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
+
 from proving import kills, two_users
 
 SEED_MOMENTS = {"KILL": 0.55, "TERM": 0.7, "INT": 0.85, "power cut": 0.95}  # of the time that the command takes

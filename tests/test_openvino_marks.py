@@ -17,7 +17,7 @@ from parityscope.backends.recording import Request, observable, record
 from parityscope.backends.targets import parse_target
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
-from parityscope.faults.networks import NETWORKS
+from proving.faults.networks import NETWORKS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,7 +20,7 @@ from parityscope.backends.targets import parse_target
 from parityscope.case import Case, Sample, load_model
 from parityscope.records import Policy
 from parityscope.study import Settings, examine
-from parityscope.testing.models import require
+from proving.models.fetching import require
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from parityscope.backends._onnxruntime import open_session
 from parityscope.case import load_model
 from parityscope.errors import ParityError
 from parityscope.pairing import pair_graphs
-from parityscope.testing.models import ocr_rec_input, rendered_line, require
+from proving.models.fetching import ocr_rec_input, rendered_line, require
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -31,7 +31,7 @@ from parityscope.case import Case, Inputs, Sample, load_model
 from parityscope.localization import Options, Sides, localize, reads_of
 from parityscope.records import Policy
 from parityscope.study import Settings, examine
-from parityscope.testing.models import ocr_rec_input, rendered_line, require
+from proving.models.fetching import ocr_rec_input, rendered_line, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

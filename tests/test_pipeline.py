@@ -16,7 +16,7 @@ import pytest
 from command_line import exit_status
 from parityscope.errors import ParityError
 from parityscope.study import read_pipeline
-from parityscope.testing.models import Unavailable, model_path
+from proving.models.fetching import Unavailable, model_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -211,7 +211,7 @@ def test_files_are_looked_for_beside_the_pipelines(desk: Path) -> None:
 
 OCR_GLUE = """
 import numpy as np
-from parityscope.testing.ocr import ocr_rec_input
+from proving.models.ocr import ocr_rec_input
 
 MEAN, STD = np.array((0.485, 0.456, 0.406)), np.array((0.229, 0.224, 0.225))
 
@@ -235,7 +235,7 @@ def test_a_text_detector_and_a_recogniser(tmp_path: Path, capfd: pytest.CaptureF
     except Unavailable as error:
         pytest.skip(error.problem)
     from parityscope.case import load_model
-    from parityscope.testing.ocr import ocr_det_input, rendered_line
+    from proving.models.ocr import ocr_det_input, rendered_line
 
     page = np.full((96, 128), 255, np.uint8)
     for row, text in enumerate(("twice", "once")):

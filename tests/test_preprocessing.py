@@ -28,8 +28,8 @@ from parityscope.errors import ParityError
 from parityscope.expectation import FLOAT32_ROUNDING
 from parityscope.records import Finding
 from parityscope.repairs.preprocess_in_code import ADVICE
-from parityscope.testing.models import require
-from parityscope.testing.ocr import rendered_line
+from proving.models.fetching import require
+from proving.models.ocr import rendered_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

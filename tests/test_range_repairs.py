@@ -20,10 +20,10 @@ from parityscope.records import Finding
 from parityscope.repairs import repairs
 from parityscope.repairs._editing import array_of
 from parityscope.repairs.saturate_activation import saturation_proof
-from parityscope.testing.models import require
 from parityscope.testing.networks import parse_network
 from parityscope.testing.repair_contract import check_repair
-from parityscope.testing.samples import sample_of
+from proving.models.fetching import require
+from proving.models.samples import sample_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

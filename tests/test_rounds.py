@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
+
 from proving.rounds.editing import Edit, after, identity, operand, swap_blocks, weight
 from proving.rounds.judging import wilson_interval
 from proving.rounds.tables.faults import FAULTS, RIGHTS

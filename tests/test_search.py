@@ -38,9 +38,9 @@ from parityscope.repairs.search.records import Kept
 from parityscope.repairs.search.staging import staged
 from parityscope.repairs.search.writing import write
 from parityscope.report.repair import as_html, as_text, document
-from parityscope.testing.models import page_image, require
 from parityscope.testing.networks import parse_network
-from parityscope.testing.ocr import ocr_det_input
+from proving.models.fetching import page_image, require
+from proving.models.ocr import ocr_det_input
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

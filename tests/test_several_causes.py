@@ -1,6 +1,6 @@
 """Several causes at once: each is named, by its share of the error, and the rest is left unexplained.
 
-The deployments are those of `parityscope.testing.several_causes`, diagnosed from the command line.
+The deployments are those of `proving.several_causes`, diagnosed from the command line.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from parityscope.backends._onnxruntime import open_path
 from parityscope.case.formats.images import read_image
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.imaging.recipe import Placing, Recipe, prepared
-from parityscope.testing.efficientnet import efficientnet_lite0
-from parityscope.testing.models import require
 from parityscope.testing.networks import write_network
-from parityscope.testing.several_causes import cases, planted
+from proving.models.efficientnet import efficientnet_lite0
+from proving.models.fetching import require
+from proving.several_causes import cases, planted
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from parityscope.backends import Capture, backend
 from parityscope.backends.targets import check_target, parse_target
 from parityscope.case import Sample, load_model
 from parityscope.errors import ParityError
-from parityscope.testing.models import ocr_det_input, ocr_rec_input, page_image, rendered_line, require
+from proving.models.fetching import ocr_det_input, ocr_rec_input, page_image, rendered_line, require
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

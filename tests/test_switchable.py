@@ -20,8 +20,8 @@ from parityscope.case.model import read_graph
 from parityscope.errors import ParityError
 from parityscope.evaluation.simulating import open_simulation
 from parityscope.evaluation.switching import Switchboard
-from parityscope.testing.models import require
 from parityscope.testing.networks import parse_network
+from proving.models.fetching import require
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

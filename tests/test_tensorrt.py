@@ -38,8 +38,8 @@ from parityscope.records import Policy
 from parityscope.report.network import FORMS, document
 from parityscope.study import examine
 from parityscope.study._examine import Settings
-from parityscope.testing.engine_fusion import agreement
-from parityscope.testing.models import require
+from proving.engine_fusion import agreement
+from proving.models.fetching import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -15,7 +15,7 @@ from onnx.reference import ReferenceEvaluator
 from parityscope.backends._tensorrt.naming import named
 from parityscope.backends._tensorrt.settling import Settled, settle, value_of
 from parityscope.errors import ParityError
-from parityscope.testing.models import require
+from proving.models.fetching import require
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

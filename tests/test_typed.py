@@ -23,9 +23,9 @@ from parityscope.case import Sample
 from parityscope.case.model import read_graph
 from parityscope.errors import ParityError
 from parityscope.evaluation.switching import Switchboard
-from parityscope.testing.models import require
 from parityscope.testing.networks import parse_network
-from parityscope.testing.samples import SAMPLES, sample_of
+from proving.models.fetching import require
+from proving.models.samples import SAMPLES, sample_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

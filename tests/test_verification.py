@@ -568,8 +568,8 @@ def test_a_document_is_strict_json(bench: Path) -> None:
 @pytest.mark.model
 def test_the_folded_detector_is_proved_on_pages(tmp_path: Path) -> None:
     from parityscope.case.formats.npz import write_npz
-    from parityscope.testing.models import require
-    from parityscope.testing.pages import page_samples
+    from proving.models.fetching import require
+    from proving.models.pages import page_samples
 
     path = require("ocr-det")
     for identity in ("page-image", "camera", "coffee", "chelsea"):
@@ -599,8 +599,8 @@ def test_the_folded_detector_is_proved_on_pages(tmp_path: Path) -> None:
 
 
 def test_pages_are_the_same_every_time() -> None:
-    from parityscope.testing.models import require
-    from parityscope.testing.pages import COUNT, pages
+    from proving.models.fetching import require
+    from proving.models.pages import COUNT, pages
 
     for identity in ("page-image", "camera", "coffee", "chelsea", "astronaut"):
         require(identity)
@@ -613,7 +613,7 @@ def test_pages_are_the_same_every_time() -> None:
 
 
 def test_more_pages_than_there_are() -> None:
-    from parityscope.testing.pages import pages
+    from proving.models.pages import pages
 
     with pytest.raises(ParityError, match="there are 64 pages"):
         list(pages(65))

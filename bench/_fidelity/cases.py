@@ -16,9 +16,9 @@ from parityscope.arithmetic.opsets import OLDEST, prepared
 from parityscope.arithmetic.typed import typed_model
 from parityscope.case import Sample
 from parityscope.case.model import load_model
-from parityscope.testing.efficientnet import efficientnet_lite0
-from parityscope.testing.models import fetch, model_path
-from parityscope.testing.samples import sample_of
+from proving.models.efficientnet import efficientnet_lite0
+from proving.models.fetching import fetch, model_path
+from proving.models.samples import sample_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

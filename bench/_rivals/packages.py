@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from _rivals.environment import cache
-from parityscope.testing.models import Unavailable
+from proving.models.fetching import Unavailable
 
 if TYPE_CHECKING:
     import io

@@ -17,8 +17,8 @@ import onnx
 
 from _rivals import encoders, exported
 from parityscope.case.formats.npz import write_npz
-from parityscope.testing.models import fetch, model_path
-from parityscope.testing.samples import library_files, page_crops, sample_of, text_lines, token_sentences
+from proving.models.fetching import fetch, model_path
+from proving.models.samples import library_files, page_crops, sample_of, text_lines, token_sentences
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -175,7 +175,7 @@ def _letterboxed(name: str, size: int, *, fill: int, middle: bool) -> NDArray[np
     """scikit-image's photograph, fitted into a square: uint8 (size, size, 3), in the middle or in the corner."""
     from PIL import Image
 
-    from parityscope.testing.models import fetch
+    from proving.models.fetching import fetch
 
     with Image.open(fetch(name)) as opened:
         image = opened.convert("RGB")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 
-from parityscope.testing.models import fetch_members
+from proving.models.fetching import fetch_members
 from proving.rounds.deployments import DECLARED, RECORDED, deploy, honest
 from proving.rounds.inputs import SAMPLES, Sample
 from proving.rounds.records import Fault

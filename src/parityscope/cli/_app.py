@@ -42,7 +42,6 @@ _SHORT: Mapping[str, str] = {
     "explain": "The page of a check or rule, by its code.",
     "list": "What there is: backends, checks, rules, metrics, repairs.",
     "doctor": "What can run here, what is missing, and how to get it.",
-    "faults": "How often a diagnosis is right, on planted faults.",
     "new": "A working plug-in to start from.",
 }
 _EPILOG = (

@@ -1,0 +1,1 @@
+"""Trained models that packages ship, pinned and verified, with fitting inputs and what is measured on them."""
