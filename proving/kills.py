@@ -1,4 +1,4 @@
-"""Ends commands at random moments: `python -m proving.kills [--count N] [--seed N] [--json FILE]`; exit 0 or 1.
+"""Ends commands at random moments: `python -m proving.kills [--count N] [--processes N] [--seed N] [--json FILE]`; exit 0 or 1.
 
 Each trial starts one of five commands on a fresh copy of the same files, ends it at a random moment (SIGKILL, SIGTERM, SIGINT, or
 SIGKILL and then the last written file cut to a part of its length, as a machine without power may leave it) and holds that
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from proving.home import marked_processes, write_files
+from proving.spreading import spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -332,23 +333,51 @@ def _cut_last(trial: Trial, before: dict[str, str], cut: float) -> None:
 
 def main() -> int:
     """Exit code 1 if a promise was broken."""
+    asked = _arguments()
+    told: list[dict[str, Any]] = []
+
+    def tell(outcome: dict[str, Any]) -> None:
+        told.append(outcome)
+        words = f"{outcome['number']:4} {outcome['command']:18} {outcome['way']:9} {outcome['moment']:6.2f} s"
+        print(f"{words}  {outcome['left']}  {'; '.join(outcome['problems'])}", flush=True)
+
+    processes = max(1, min(asked.processes, asked.count))
+    begun = time.monotonic()
+    ended = spread(lambda first, say: _work(range(first, asked.count, processes), asked, say), processes, tell)
+    _print_table(told, time.monotonic() - begun)
+    for problem in ended:
+        print(f"FAILED {problem}")
+    if asked.json:
+        told.sort(key=lambda one: one["number"])
+        Path(asked.json).write_text(json.dumps(told, indent=1), encoding="utf-8")
+    return int(bool(ended) or len(told) < asked.count or any(one["problems"] for one in told))
+
+
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m proving.kills", description=__doc__)
     parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--processes", type=int, default=1, help="how many work side by side, each on two cores")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--command", action="append", help="only the command of this name; repeatable")
     parser.add_argument("--json", help="a file for the outcome of every trial")
-    asked = parser.parse_args()
-    draw = random.Random(asked.seed)
+    return parser.parse_args()
+
+
+def _work(numbers: range, asked: argparse.Namespace, say: Callable[[Any], None]) -> None:
+    """The trials of these numbers; what each draws depends on the seed and its number alone."""
     commands = [one for one in COMMANDS if not asked.command or one.name in asked.command]
-    undisturbed = {one.name: run_undisturbed(one) for one in commands}
-    told: list[dict[str, Any]] = []
-    for number in range(asked.count):
-        command, way = commands[number % len(commands)], draw.choice(list(WAYS))
+    undisturbed: dict[str, tuple[int, Any, float]] = {}
+    for number in numbers:
+        # The turns of all commands go by before one comes again, whatever the processes divide them into.
+        command, draw = commands[number % len(commands)], random.Random(f"{asked.seed} {number}")
+        if command.name not in undisturbed:
+            undisturbed[command.name] = run_undisturbed(command)
         status, essence, seconds = undisturbed[command.name]
+        way = draw.choice(list(WAYS))
         # Up to a little after it should have ended; half of the moments lie where results are being written.
         moment, cut = draw.uniform(*draw.choice(((0.1, 1.0), (0.75, 1.1)))) * seconds, draw.random()
         trial = run_trial(command, way, moment, cut, (status, essence))
-        told.append(
+        say(
             {
                 "number": number,
                 "command": command.name,
@@ -358,16 +387,20 @@ def main() -> int:
                 "problems": trial.problems,
             }
         )
-        print(
-            f"{number:4} {command.name:18} {way:9} {moment:6.2f} s  {trial.left}  {'; '.join(trial.problems)}",
-            flush=True,
-        )
-    failed = [one for one in told if one["problems"]]
-    ends = Counter(one["left"].partition(" ")[0] for one in told)
-    print(f"{len(told)} kills, {len(failed)} with problems; the end left: {dict(ends)}")
-    if asked.json:
-        Path(asked.json).write_text(json.dumps(told, indent=1), encoding="utf-8")
-    return int(bool(failed))
+
+
+def _print_table(told: list[dict[str, Any]], seconds: float) -> None:
+    print(f"\n| command | kills | {' | '.join(WAYS)} | absent | whole | damaged or cut | with problems |")
+    print("| --- " * (len(WAYS) + 6) + "|")
+    for name in [*dict.fromkeys(one["command"] for one in sorted(told, key=lambda one: one["number"])), "all"]:
+        held = [one for one in told if name in {one["command"], "all"}]
+        ways = " | ".join(str(sum(one["way"] == way for one in held)) for way in WAYS)
+        left = Counter(one["left"].partition(" ")[0].strip(",") for one in held)
+        rest = len(held) - left["absent"] - left["whole"]
+        problems = sum(bool(one["problems"]) for one in held)
+        print(f"| {name} | {len(held)} | {ways} | {left['absent']} | {left['whole']} | {rest} | {problems} |")
+    kept = sum(not one["problems"] for one in told)
+    print(f"\n{kept} of {len(told)} kills ended as promised, in {seconds:.0f} s")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Runs the corpus: `python -m proving.hostile [--family F] [--quick] [--seed N] [--case NAME] [--json FILE]`; exit 0 or 1."""
+"""Runs the corpus: `python -m proving.hostile [--processes N] [--family F] [--quick] [--seed N] [--case NAME]`; exit 0 or 1."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from proving.hostile.cases import Case, Family, cases_of
 from proving.hostile.families import every_family
 from proving.hostile.judging import faults_of, outcome_of
 from proving.hostile.making import warming
 from proving.hostile.running import measure_base, remove, run_case, warm_up
+from proving.spreading import spread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 EACH = 125  # cases a family: 1,500 in twelve
 QUICK = 200
@@ -27,19 +31,41 @@ def main() -> int:
     """Exit code 1 if a promise was broken."""
     asked = _arguments()
     cases = _chosen(asked)
-    results: list[dict[str, Any]] = []
+    results: dict[str, dict[str, Any]] = {}
     begun = time.monotonic()
+
+    def tell(result: dict[str, Any]) -> None:
+        results[result["case"]] = result
+        _tell(result, asked, sys.stderr.isatty())
+
     with tempfile.TemporaryDirectory(prefix="hostile-", ignore_cleanup_errors=True) as held:
-        folder = Path(asked.keep).resolve() if asked.keep else Path(held)
-        folder.mkdir(parents=True, exist_ok=True)
-        base = _prepare(folder, 1 if asked.case else 3)
-        for case in cases:
-            results.append(_examine(case, folder, base, asked))
-            _tell(results[-1], asked, sys.stderr.isatty())
-    _print_table(results, time.monotonic() - begun)
+        place = Path(asked.keep).resolve() if asked.keep else Path(held)
+        dealt = _dealt(cases, max(1, asked.processes))
+        ended = spread(lambda number, say: _work(dealt[number], place / str(number), asked, say), len(dealt), tell)
+    told = [results[case.name] for case in cases if case.name in results]
+    if told:
+        _print_table(told, time.monotonic() - begun)
+    for problem in ended:
+        print(f"FAILED {problem}")
+    if len(told) < len(cases):
+        print(f"FAILED {len(cases) - len(told)} cases were not run")
     if asked.json:
-        Path(asked.json).write_text(json.dumps(results, indent=1), encoding="utf-8")
-    return int(any(one["faults"] for one in results))
+        Path(asked.json).write_text(json.dumps(told, indent=1), encoding="utf-8")
+    return int(bool(ended) or len(told) < len(cases) or any(one["faults"] for one in told))
+
+
+def _dealt(cases: Sequence[Case], processes: int) -> list[list[Case]]:
+    """The cases of each process; shuffled, so that no process gets all turns of a rule that is slow."""
+    order = list(cases)
+    random.Random(0).shuffle(order)
+    return [order[number::processes] for number in range(min(processes, max(1, len(cases))))]
+
+
+def _work(cases: Sequence[Case], folder: Path, asked: argparse.Namespace, say: Callable[[Any], None]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    base = _prepare(folder, 1 if asked.case else 3)
+    for case in cases:
+        say(_examine(case, folder, base, asked))
 
 
 def _arguments() -> argparse.Namespace:
@@ -48,7 +74,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rule", help="only the rules whose name begins so")
     parser.add_argument("--case", action="append", help="only the case of this name; repeatable")
     parser.add_argument("--quick", action="store_true", help=f"a fixed sample of {QUICK} cases over all families")
-    parser.add_argument("--part", help="only this part of them: 1/2, 2/2")
+    parser.add_argument("--processes", type=int, default=1, help="how many work side by side, each on two cores")
     parser.add_argument("--seed", type=int, default=0, help="another corpus of the same rules")
     parser.add_argument("--each", type=int, default=EACH, help="cases a family")
     parser.add_argument("--keep", help="a folder where the cases' files stay")
@@ -65,9 +91,6 @@ def _chosen(asked: argparse.Namespace) -> list[Case]:
         cases = [case for case in cases if case.rule.__name__.startswith(asked.rule)]
     if asked.quick:
         cases = sorted(random.Random(0).sample(cases, min(QUICK, len(cases))), key=cases.index)
-    if asked.part:
-        number, _, parts = asked.part.partition("/")
-        cases = cases[int(number) - 1 :: int(parts)]
     return cases
 
 
@@ -102,12 +125,13 @@ def _examine(case: Case, folder: Path, base: int, asked: argparse.Namespace) -> 
         "outcome": outcome_of(ending),
         "cpu_s": round(ending.cpu_s, 3),
         "wall_s": round(ending.wall_s, 3),
+        "waited_s": round(ending.waited_s, 3),
         "memory": ending.memory,
         "faults": faults,
         "said": ending.err.decode(errors="replace")[-2000:],
     }
     if asked.case:
-        print(f"$ parityscope {' '.join(ask.words)!r}\n{_visible(ending.out)}{_visible(ending.err)}")
+        print(f"$ parityscope {' '.join(ask.words)!r}\n{_visible(ending.out)}{_visible(ending.err)}", flush=True)
     if not asked.keep:
         remove(place)
     return result
@@ -132,14 +156,17 @@ def _tell(result: dict[str, Any], asked: argparse.Namespace, terminal: bool) -> 
 def _print_table(results: list[dict[str, Any]], seconds: float) -> None:
     outcomes = sorted({one["outcome"] for one in results})
     families = list(dict.fromkeys(one["family"] for one in results))
-    print("\n| family | cases | " + " | ".join(outcomes) + " | failed | most CPU s | most MiB |")
-    print("| --- " * (len(outcomes) + 5) + "|")
+    print("\n| family | cases | " + " | ".join(outcomes) + " | failed | most CPU s | most s | most MiB |")
+    print("| --- " * (len(outcomes) + 6) + "|")
     for name in [*families, "all"]:
         held = [one for one in results if name in {one["family"], "all"}]
         counts = Counter(one["outcome"] for one in held)
         failed = sum(bool(one["faults"]) for one in held)
         cells = [str(counts[outcome]) for outcome in outcomes]
-        most = f"{max(one['cpu_s'] for one in held):.1f} | {max(one['memory'] for one in held) / 2**20:.0f}"
+        clock = max(one["wall_s"] - one["waited_s"] for one in held)
+        most = (
+            f"{max(one['cpu_s'] for one in held):.1f} | {clock:.1f} | {max(one['memory'] for one in held) / 2**20:.0f}"
+        )
         print(f"| {name} | {len(held)} | {' | '.join(cells)} | {failed} | {most} |")
     kept = sum(not one["faults"] for one in results)
     print(f"\n{kept} of {len(results)} cases ended as promised, in {seconds:.0f} s")

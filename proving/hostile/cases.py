@@ -34,6 +34,7 @@ class Ending:
     err: bytes
     cpu_s: float
     wall_s: float
+    waited_s: float  # of that, what its processes were ready and the machine had no core for them
     memory: int  # bytes above what the warmed process has
     stopped: str = ""  # why it was stopped from outside
     left: tuple[str, ...] = ()  # processes that outlived it

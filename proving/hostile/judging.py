@@ -86,8 +86,9 @@ def _costs(ending: Ending) -> Iterator[str]:
     refused = ending.code not in {0, 1, 3}
     if ending.cpu_s > (CPU_S if refused else ANSWER_CPU_S):
         yield f"{ending.cpu_s:.1f} s of processor"
-    if ending.wall_s > (WALL_S if refused else 2 * WALL_S):
-        yield f"{ending.wall_s:.1f} s"
+    clock = ending.wall_s - ending.waited_s
+    if clock > (WALL_S if refused else 2 * WALL_S):
+        yield f"{clock:.1f} s by the clock"
     if ending.memory > MEMORY:
         yield f"{ending.memory / 2**30:.1f} GiB of memory"
 

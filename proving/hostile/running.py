@@ -26,6 +26,8 @@ from proving.hostile.cases import Ending
 from proving.hostile.inside import enter
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from proving.hostile.cases import Ask, Case
 
 __all__ = ["Place", "measure_base", "run_case", "warm_up"]
@@ -146,7 +148,7 @@ def _run(ask: Ask, place: Place, streams: Path, base: int) -> Ending:
     child = os.fork()
     if child == 0:
         enter(ask, place, (out, err, events), terminal)
-    status, cpu, memory, stopped = _wait(child, begun, (out, err), screen)
+    status, cpu, memory, stopped, waited = _wait(child, begun, (out, err), screen)
     if screen >= 0:
         os.close(terminal)
         _show(screen, out)
@@ -159,6 +161,7 @@ def _run(ask: Ask, place: Place, streams: Path, base: int) -> Ending:
         err=err.read_bytes(),
         cpu_s=cpu + more,
         wall_s=wall,
+        waited_s=waited,
         memory=max(0, memory - base),
         stopped=stopped,
         left=left,
@@ -181,9 +184,10 @@ def _show(screen: int, out: Path) -> None:
             file.write(held)
 
 
-def _wait(child: int, begun: float, outputs: tuple[Path, Path], screen: int) -> tuple[int, float, int, str]:
-    """Its status, processor time, largest memory, and why it was stopped."""
+def _wait(child: int, begun: float, outputs: tuple[Path, Path], screen: int) -> tuple[int, float, int, str, float]:
+    """Its status, processor time, largest memory, why it was stopped, and how long it was ready and had no core."""
     cpu, memory, stopped = 0.0, 0, ""
+    waits: dict[int, float] = {}
     turns = 0
     while True:
         number, status, used = os.wait4(-1, os.WNOHANG)
@@ -191,7 +195,7 @@ def _wait(child: int, begun: float, outputs: tuple[Path, Path], screen: int) -> 
             cpu += used.ru_utime + used.ru_stime
             memory = max(memory, used.ru_maxrss * 1024)
             if number == child:
-                return status, cpu, memory, stopped
+                return status, cpu, memory, stopped, sum(waits.values())
             continue
         time.sleep(_POLL_S)
         if screen >= 0:
@@ -199,17 +203,29 @@ def _wait(child: int, begun: float, outputs: tuple[Path, Path], screen: int) -> 
         turns += 1
         if turns % 5 or stopped:
             continue
-        stopped = _excess(begun, outputs)
+        below = _descendants(os.getpid())
+        waits |= {one: _waited(one) for one in below}
+        stopped = _excess(begun + sum(waits.values()), outputs, below)
         if stopped:
             _kill(child)
 
 
-def _excess(begun: float, outputs: tuple[Path, Path]) -> str:
+def _waited(process: int) -> float:
+    """Seconds that a thread of it was ready and had no core: of the one that had to wait longest."""
+    longest = 0
+    with contextlib.suppress(OSError):
+        for thread in Path(f"/proc/{process}/task").iterdir():
+            with contextlib.suppress(OSError, IndexError, ValueError):
+                longest = max(longest, int((thread / "schedstat").read_text().split()[1]))
+    return longest / 1e9
+
+
+def _excess(begun: float, outputs: tuple[Path, Path], below: Sequence[int]) -> str:
     if time.monotonic() - begun > 2 * WALL_S:
         return f"did not end in {2 * WALL_S:.0f} s"
     if sum(path.stat().st_size for path in outputs) > OUTPUT_STOP:
         return "printed without end"
-    if sum(_resident(one) for one in _descendants(os.getpid())) > MEMORY_STOP:
+    if sum(_resident(one) for one in below) > MEMORY_STOP:
         return f"took more than {MEMORY_STOP >> 30} GiB"
     return ""
 

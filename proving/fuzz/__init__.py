@@ -1,0 +1,1 @@
+"""Fuzzes the readers of data, guided by the lines that inputs reach."""
