@@ -2,39 +2,51 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.ready
+READY := $(VENV)/.ready
+DEVELOPED := $(VENV)/.developed
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: setup demo test lint bench lock clean
+.PHONY: setup develop demo test lint bench lock clean
 
-setup: $(STAMP)
+# What the product and the demo need.
+setup: $(READY)
 
-$(STAMP): requirements.lock pyproject.toml
+# And what the tests, the linters and the measurements need.
+develop: $(DEVELOPED)
+
+$(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Parityscope needs Python 3.11 or newer; run: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "the venv module is missing; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 2; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(INSTALL) --require-hashes -r requirements.lock
+	$(INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: $(STAMP)
+$(DEVELOPED): $(READY) requirements-dev.lock
+	$(INSTALL) --require-hashes -r requirements-dev.lock
+	@touch $@
+
+demo: $(READY)
 	@$(BIN)/python bench/demo.py
 
 # One process a core, each with whole files, so that what a file prepares is prepared once.
-test: $(STAMP)
+test: $(DEVELOPED)
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile
 
-lint: $(STAMP)
+lint: $(DEVELOPED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(STAMP)
+bench: $(DEVELOPED)
 	$(BIN)/python bench/main_job.py
 
-lock: $(STAMP)
+# The second holds all of the first, in the same versions.
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate
+lock: $(DEVELOPED)
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	  --no-annotate --extra all --extra tensorrt-rtx --group dev --output-file requirements.lock pyproject.toml
+	$(COMPILE) --extra all --extra tensorrt-rtx --group build --group dev --output-file requirements-dev.lock pyproject.toml
+	$(COMPILE) --extra all --group build --constraint requirements-dev.lock --output-file requirements.lock pyproject.toml
 
 clean:
 	rm -rf $(VENV) demo-study .mypy_cache .ruff_cache .pytest_cache .hypothesis
