@@ -13,9 +13,10 @@ import pytest
 
 from golden import documents
 from parityscope.cli import main
+from parityscope.study.schema import problem_of, study_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 PAGE = Path(__file__).parent.parent / "docs" / "documents.md"
 # Maps whose keys are names of the user's or of the runtime's: formats, metrics, tensors, options, variables, stages.
@@ -91,9 +92,43 @@ def test_every_key_of_a_study_is_on_the_page(
     assert held["calls"]
     assert {"changing", "spread"} <= set(held["candidate"])
     assert found - named(study) == set()
+    # The schema knows each of them, and the page each of the schema's.
+    schema = study_schema()
+    assert problem_of(held) == ""
+    assert list(unknown(held, schema, schema)) == []
+    assert set(names(schema)) - named(study) == set()
     # What the page says is left out of --format json is left out, and nothing else.
     left = named(PAGE.read_text(encoding="utf-8").partition("- strict JSON")[0]) & set(held)
     assert set(held) - set(shown) == left
+
+
+def unknown(value: Any, form: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
+    """Keys of a study that its schema does not name, where it names any."""
+    if "$ref" in form:
+        form = schema["definitions"][form["$ref"].rpartition("/")[2]]
+    for one in form.get("anyOf", ()):
+        yield from unknown(value, one, schema)
+    if isinstance(value, list) and "items" in form:
+        for held in value:
+            yield from unknown(held, form["items"], schema)
+    elif isinstance(value, dict) and form.get("type") == "object":
+        for key, held in value.items():
+            inner = form.get("properties", {}).get(key, form.get("additionalProperties"))
+            if inner is not None:
+                yield from unknown(held, inner, schema)
+            elif "properties" in form:
+                yield key
+
+
+def names(form: Any) -> Iterator[str]:
+    """The keys that a schema names."""
+    if isinstance(form, dict):
+        yield from form.get("properties", {})
+        for held in form.values():
+            yield from names(held)
+    elif isinstance(form, list):
+        for held in form:
+            yield from names(held)
 
 
 @pytest.mark.parametrize(

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import typer
 
 from parityscope.cli._output import terminal
+from parityscope.cli._redacting import redacted
 from parityscope.cli._streams import print_drawn
 from parityscope.errors import EXIT_OF, Exit
 from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
-__all__ = ["exit_code", "finish", "redacted", "show", "write_study"]
+__all__ = ["exit_code", "finish", "show", "write_study"]
 
 
 def finish(
@@ -67,10 +66,18 @@ def finish(
 
 
 def write_study(folder: Path, document: dict[str, Any], as_html: Callable[[Mapping[str, Any]], str]) -> None:
-    """Writes the two files that every study has."""
+    """Writes the two files that every study has.
+
+    Raises:
+        AssertionError: the document has not the form that is promised, which is a bug of ours; the files are there.
+    """
+    from parityscope.study.schema import problem_of
+
     text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False)
     write_whole(folder / "study.json", text)
     write_whole(folder / "report.html", as_html(document))
+    if not document.get("kind") and (problem := problem_of(document)):
+        raise AssertionError(f"the study that was written is not of its own form: {problem}")
 
 
 def show(document: dict[str, Any], format_name: str, *, ladder: bool = False) -> None:
@@ -93,42 +100,3 @@ def exit_code(document: dict[str, Any]) -> int:
     if document["verdict"] == "within" and any(skip.get("asked") for skip in document["skipped"]):
         return Exit.INCOMPLETE
     return EXIT_OF[document["verdict"]]
-
-
-def redacted(document: dict[str, Any]) -> dict[str, Any]:
-    """The document without paths, host and command line; digests and numbers stay."""
-    changed = dict(document)
-    changed["command"] = ""
-    changed["environment"] = {}
-    changed["question"] = {}
-    changed["model"] = {**document["model"], "path": "", "name": "model"}
-    changed["inputs"] = {**document["inputs"], "origin": "redacted"}
-    for side in ("reference", "candidate"):
-        target = document[side]["target"].partition("?")[0]
-        changed[side] = {**document[side], "target": target, "environment": {}}
-    for part in ("findings", "refuted", "skipped", "sequence"):
-        changed[part] = _without(document.get(part), _places(document))
-    return changed
-
-
-def _places(document: dict[str, Any]) -> list[str]:
-    """The paths that a document's sentences may name, the longest first."""
-    from parityscope.backends.targets import parse_target
-
-    targets = [parse_target(document[side]["target"]) for side in ("reference", "candidate")]
-    named = [value for target in targets for _, value in target.options if os.sep in value]
-    folder = document.get("question", {}).get("folder", "")
-    named += [str(document["model"]["path"]), folder, *([str(Path(one).parent) for one in named])]
-    return sorted({one for one in named if len(one) > 1 and os.sep in one}, key=lambda one: -len(one))
-
-
-def _without(value: Any, places: list[str]) -> Any:
-    """Plain data whose texts name none of the places, neither as they are nor percent-encoded."""
-    if isinstance(value, dict):
-        return {key: _without(item, places) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_without(item, places) for item in value]
-    if isinstance(value, str):
-        for place in places:
-            value = value.replace(quote(place, safe=""), "REDACTED").replace(place, "REDACTED")
-    return value

@@ -12,6 +12,7 @@ from parityscope.errors import ParityError
 from parityscope.plain_documents import read_json_file
 from parityscope.records import SCHEMA
 from parityscope.study._resume import claimed, has_recordings, has_work, mark_failed, start_or_resume, tidy
+from parityscope.study.schema import problem_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -103,21 +104,38 @@ def load_study(folder: Path, *, kinds: tuple[str, ...] = ("",)) -> Study:
     except ParityError as error:
         fix = f"run `diagnose` again, or give the folder that it wrote instead of {path.name}"
         raise ParityError(f"{path} cannot be read as a study: {error.problem}", where=str(path), fix=fix) from error
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA or document.get("kind", "") not in kinds:
-        found = document.get("schema") if isinstance(document, dict) else None
-        other = found if found and found != SCHEMA else document.get("kind", "") if found else ""
+    _refuse_other(document, path, kinds)
+    if not document.get("kind") and (problem := problem_of(document)):
+        raise ParityError(
+            f"{path} is no study as it was written: {problem}",
+            where=str(path),
+            fix="copy the study again, or run `diagnose` again",
+        )
+    return Study(document=document, folder=path.parent)
+
+
+def _refuse_other(document: Any, path: Path, kinds: tuple[str, ...]) -> None:
+    """Says what a document is that is no study of this version, and what reads it."""
+    held = document if isinstance(document, dict) else {}
+    schema = str(held.get("schema") or "")
+    name, _, number = schema.partition("/")
+    ours, _, known = SCHEMA.partition("/")
+    if name == ours and number.isdecimal() and int(number) > int(known):
+        tool = held.get("tool")
+        version = str(tool.get("version") or "") if isinstance(tool, dict) else ""
+        raise ParityError(
+            f"{path} was written by a newer Parityscope{f' ({version[:40]})' if version else ''}: its schema is"
+            f" {schema[:40]}, and this version reads {SCHEMA}",
+            where=str(path),
+            fix="read it with the version that wrote it, or update: pip install -U parityscope",
+        )
+    if schema != SCHEMA or held.get("kind", "") not in kinds:
+        other = schema if schema and schema != SCHEMA else held.get("kind", "") if schema else ""
         raise ParityError(
             f"{path} is not a study of schema {SCHEMA}" + (f" but of {other!r}" if other else ""),
             where=str(path),
             fix="run `diagnose` again with this version",
         )
-    if missing := [key for key in ("verdict", "model") if not document.get(key)]:
-        raise ParityError(
-            f"{path} is no study: it has no {missing[0]}",
-            where=str(path),
-            fix="run `diagnose` again, or copy the study again",
-        )
-    return Study(document=document, folder=path.parent)
 
 
 @contextlib.contextmanager
