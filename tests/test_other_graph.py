@@ -5,11 +5,13 @@ The twins are made by script: tensors renamed, normalizations folded, nodes fuse
 
 from __future__ import annotations
 
+import itertools
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 from onnx import numpy_helper, version_converter
@@ -19,7 +21,7 @@ from parityscope.backends._onnxruntime import open_path
 from parityscope.case import load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.errors import ParityError
-from parityscope.hypotheses.from_other_graph import Compared, Sample, compare_graphs
+from parityscope.hypotheses.from_other_graph import Compared, Sample, compare_graphs, transplant
 from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
@@ -253,13 +255,92 @@ def test_types_that_the_file_declares_are_no_fault_and_one_beside_them_is(refere
     assert "channel 5 and 6 exchanged" in blamed[0].differences[0].words
 
 
+def _diagnosed(
+    reference: Path,
+    candidate: str,
+    capfd: pytest.CaptureFixture[str],
+    *words: str,
+    samples: list[dict[str, np.ndarray]] = X,
+) -> dict[str, Any]:
+    for number, arrays in enumerate(samples):
+        write_npz(reference.parent / "samples" / f"{number}.npz", arrays)
+    line = ["diagnose", str(reference), "--inputs", str(reference.parent / "samples"), "--candidate", candidate]
+    line += ["--format", "json", "--quiet", "--study", str(reference.parent / "study"), *words]
+    assert exit_status(*line) == 1
+    document: dict[str, Any] = json.loads(capfd.readouterr().out)
+    return document
+
+
 def test_the_first_finding_names_the_constant(reference: Path, capfd: pytest.CaptureFixture[str]) -> None:
     candidate = _edited(reference, FAULTS["channels"][0], _renamed)
-    for number, arrays in enumerate(X):
-        write_npz(reference.parent / "samples" / f"{number}.npz", arrays)
-    line = ["diagnose", str(reference), "--inputs", str(reference.parent / "samples")]
-    line += ["--candidate", f"ort?model={candidate}", "--format", "json", "--quiet"]
-    assert exit_status(*line, "--study", str(reference.parent / "study")) == 1
-    first = json.loads(capfd.readouterr().out)["findings"][0]
+    first = _diagnosed(reference, f"ort?model={candidate}", capfd)["findings"][0]
     assert (first["code"], first["role"], first["site"]["tensor"]) == ("EXP005", "cause", "d")
     assert "constant w2 of Conv d: channel 5 and 6 exchanged" in first["claim"]
+
+
+VECTORS = """<ir_version: 8, opset_import: ["" : 17]> g (float[4,6] x) => (float[4,8] y) {
+  a = MatMul(x, w1)
+  r = Tanh(a)
+  m = MatMul(r, w2)
+  y = Sub(m, r)
+}"""
+
+
+def test_an_arithmetic_behind_two_changes_of_the_file_is_a_cause_of_its_own(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(72)
+    weights = {"w1": rng.normal(size=(6, 8)).astype(np.float32), "w2": rng.normal(size=(8, 8)).astype(np.float32)}
+    reference = write_network(tmp_path / "reference.onnx", VECTORS, weights)
+    candidate = _edited(reference, _constant("w2", _exchanged), _inputs_exchanged("y"), _renamed)
+    samples = [{"x": rng.normal(size=(4, 6)).astype(np.float32)} for _ in range(2)]
+    target = f"sim:bf16?model={candidate}"
+    document = _diagnosed(reference, target, capfd, "--declared", "f32", samples=samples)
+    causes = [(one["code"], one["claim"]) for one in document["findings"] if one["role"] == "cause"]
+    assert [code for code, _ in causes] == ["EXP005", "EXP005", "ACC001"]
+    assert "Sub y takes its inputs exchanged" in causes[0][1]
+    assert "channel 5 and 6 exchanged" in causes[1][1]
+    sequence = document["sequence"]
+    assert sequence["verdict"] == "within"
+    assert [step["code"] for step in sequence["steps"]] == ["EXP005", "EXP005", "ACC001"]
+    assert sum(step["share"] for step in sequence["steps"]) + sequence["unexplained"] == pytest.approx(1.0)
+    for before, after in itertools.pairwise(sequence["steps"]):
+        assert after["before"] == before["after"]
+
+
+@pytest.mark.parametrize("optimized", [False, True])
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_copy_of_the_reference_with_the_difference_in_it_is_the_candidate(
+    name: str, *, optimized: bool, reference: Path
+) -> None:
+    candidate = _edited(reference, FAULTS[name][0], _renamed)
+    candidate = _optimized(candidate, "EXTENDED") if optimized else candidate
+    found = _compared(reference, candidate)
+    chosen = [one for unit, _ in found.decision.causes for one in unit.differences]
+    graph = load_model(reference).graph()
+    names = [value.name for node in graph.graph for value in node.outputs]
+    transplant(found.alignment, found.stretches, chosen)(graph)
+    assert set(names) <= {value.name for node in graph.graph for value in node.outputs}
+    ir.save(graph, reference.with_name("copy.onnx"))
+    runs = [
+        open_path(path, outputs=["y"], optimization="disabled")
+        for path in (reference.with_name("copy.onnx"), candidate)
+    ]
+    for x in X:
+        mine, its = (run(x)["y"] for run in runs)
+        np.testing.assert_allclose(mine, its, rtol=1e-4, atol=1e-6)
+
+
+def test_what_the_file_does_is_told_where_most_of_the_error_comes_from_elsewhere(reference: Path) -> None:
+    candidate = _edited(reference, FAULTS["operator"][0], _renamed)
+    runs = [open_path(path, outputs=["y"], optimization="disabled") for path in (reference, candidate)]
+    given = [{"x": x["x"] + np.float32(2)} for x in X]  # what the candidate's model was given
+    samples = [
+        Sample(inputs=x, reference=dict(runs[0](x)), candidate=dict(runs[1](its)))
+        for x, its in zip(X, given, strict=True)
+    ]
+    decision = compare_graphs(load_model(reference), load_model(candidate), samples).decision
+    assert not decision.alone
+    ((unit, share),) = decision.causes
+    assert "in place of Sigmoid" in unit.differences[0].words
+    assert 0 < share < 0.5

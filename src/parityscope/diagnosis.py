@@ -138,7 +138,7 @@ def examine_scene(
         supported.append(_with_role(result.finding, scene))
         if result.correction is not None:
             corrections[proposal.experiment.identity] = result.correction
-        if result.finding.role == "cause" and (result.finding.share or 0.0) >= _ALL:
+        if result.finding.role == "cause" and _explains(result.finding) >= _ALL:
             explained = True
             queue.sort(key=lambda one: one.experiment.check != proposal.experiment.check)
             if only is None and not thorough:
@@ -275,7 +275,7 @@ def _with_role(finding: Finding, scene: Scene) -> Finding:
     role = finding.role
     # How far two runs happen to be apart says only roughly what part of the error that makes: the check knows better.
     # Several that were proved at once are causes, whatever part each is.
-    alone = finding.code != _VARIES and not finding.details.get("jointly")
+    alone = finding.code != _VARIES and "together" not in finding.details
     if role == "cause" and finding.share is not None and finding.share < _CAUSE and alone:
         role = "contributing"
     if role == "contributing" and finding.share is not None and finding.share < CONTRIBUTES:
@@ -305,10 +305,16 @@ def _after_variation(findings: list[Finding]) -> list[Finding]:
     ]
 
 
-def _rank(finding: Finding) -> tuple[int, int, float, int, float, str]:
+def _explains(finding: Finding) -> float:
+    """The share (at most 1) that a finding explains, with those that were proved together with it."""
+    return min(1.0, float(finding.details.get("together", finding.share or 0.0)))
+
+
+def _rank(finding: Finding) -> tuple[int, int, float, int, float, float, str]:
     # Of the same role, answers that vary are told before anything else, whatever part of the error they are, and a size last.
     # What only describes a layer comes after a cause that explains as much, to the percent that is shown.
     turn = {_VARIES: 0, _BY_SIZE: 2}.get(finding.code, 1)
-    share = round(finding.share or 0.0, 2)
+    share = round(_explains(finding), 2)
     described = DESCRIBE.index(finding.code) + 1 if finding.code in DESCRIBE else 0
-    return (ROLES.index(finding.role), turn, -share, described, -finding.confidence, finding.code)
+    own = -(finding.share or 0.0) if "together" in finding.details else 0.0
+    return (ROLES.index(finding.role), turn, -share, described, own, -finding.confidence, finding.code)

@@ -134,14 +134,19 @@ def _advice(message: str) -> str:
 
 
 def to_runtime(array: np.ndarray, declared: str) -> Any:
-    """The array as an OrtValue; `declared` is the runtime's name of the type that the model wants, "" for the array's own."""
+    """The array as an OrtValue; `declared` is the runtime's name of the type that the model wants, "" for the array's own.
+
+    Raises:
+        ParityError: the runtime's interface for Python has no such type, such as those of four and two bits.
+    """
     import onnxruntime as ort
 
     array = np.asarray(array, order="C")  # not ascontiguousarray, which makes scalars 1-D
     if declared in _ML_TYPES:
         bits = array.view(np.uint16 if array.dtype.itemsize == 2 else np.uint8)
         return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, _ML_TYPES[declared][1])
-    return ort.OrtValue.ortvalue_from_numpy(array)
+    with _refusal(f"ONNX Runtime takes no {array.dtype} from Python", ""):
+        return ort.OrtValue.ortvalue_from_numpy(array)
 
 
 def _from_runtime(value: Any) -> np.ndarray:

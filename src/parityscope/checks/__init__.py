@@ -137,6 +137,7 @@ class Scene:
 
     `policy` is what the verdict was made by (None: nothing is known of it), `environments` what the reference's and the
     candidate's runtimes said of themselves, `real` real samples to hold the inputs against, where the user gave some.
+    `deployed` is the candidate itself where `candidate` is a recording of it, as in a copy in which causes are put right.
     `sequence` is how the error grew over repeated calls, where both sides were called so. `own` is what the deployment
     gave its model for the same samples, where that was recorded. `twice` gives the outputs of the reference and of the model
     without any optimizer on the first sample, where the sides agree and may share one; it raises ParityError as `bench` does.
@@ -167,6 +168,7 @@ class Scene:
     sequence: Growth | None = None
     own: OwnInputs | None = None
     twice: Callable[[], tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]] | None = None
+    deployed: Target | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

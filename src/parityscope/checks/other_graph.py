@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks import Check, Correction, Example, Nearest, Proposal, Result
 from parityscope.checks._common import percent
 from parityscope.checks._reproducing import RUN_S
 from parityscope.errors import ParityError
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from parityscope.checks import Bench, Scene
     from parityscope.hypotheses.from_other_graph import Compared, Unit
-    from parityscope.records import Role
+    from parityscope.records import Role, Target
 
 __all__ = ["CHECK"]
 
@@ -53,10 +53,11 @@ _LEAST = 0.01  # of the squared error, as in `diagnosis`: what is less is told, 
 
 
 def _propose(scene: Scene) -> Iterator[Proposal]:
-    if scene.bench is None or not scene.candidate.option("model"):
+    target = scene.deployed or scene.candidate
+    if scene.bench is None or not target.option("model"):
         return
     try:
-        compared = _compared(scene, scene.bench)
+        compared = _compared(scene, target, scene.bench)
     except ParityError as error:
         problem = error
 
@@ -66,13 +67,26 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
         yield Proposal(experiment=_experiment("the candidate's graph differs from the reference's"), test=failed)
         return
     causes = compared.decision.causes
-    for place, (unit, share) in enumerate(causes):
-        yield _proposal(scene, compared, unit, share, first=place == 0)
-    if not causes:
-        yield _refuted(compared)
+    correction = _correction(compared)
+    for place, (unit, share) in enumerate(causes if compared.decision.alone else ()):
+        yield _proposal(scene, compared, unit, share, correction, first=place == 0)
+    if not causes or not compared.decision.alone:
+        yield _refuted(scene, compared, correction)
 
 
-def _compared(scene: Scene, bench: Bench) -> Compared:
+def _correction(compared: Compared) -> Correction | None:
+    """What was proved together is put right together."""
+    from parityscope.hypotheses.from_other_graph import transplant
+
+    units = [unit for unit, _ in compared.decision.causes]
+    if all(unit.declared for unit in units):
+        return None
+    words = "; ".join(_words(unit) for unit in units[:_TOLD])
+    edit = transplant(compared.alignment, compared.stretches, [one for unit in units for one in unit.differences])
+    return Correction(words=f"has what the candidate's file has: {words}", model=edit)
+
+
+def _compared(scene: Scene, target: Target, bench: Bench) -> Compared:
     """Both graphs on the samples that the bench looks at."""
     from parityscope.backends.opening import model_of
     from parityscope.hypotheses.from_other_graph import Sample, compare_graphs
@@ -81,7 +95,7 @@ def _compared(scene: Scene, bench: Bench) -> Compared:
         Sample(inputs=bench.inputs(index), reference=bench.reference(index), candidate=bench.candidate(index))
         for index in bench.samples
     ]
-    return compare_graphs(scene.model, model_of(scene.model, scene.candidate), samples)
+    return compare_graphs(scene.model, model_of(scene.model, target), samples)
 
 
 def _experiment(claim: str) -> Experiment:
@@ -96,17 +110,25 @@ def _experiment(claim: str) -> Experiment:
     )
 
 
-def _refuted(compared: Compared) -> Proposal:
+def _refuted(scene: Scene, compared: Compared, correction: Correction | None) -> Proposal:
+    """Most of the error comes from elsewhere; what the file does to it may still be one of several causes."""
     decision = compared.decision
     experiment = _experiment(f"one of {len(decision.rest)} differences of the candidate's graph makes the error")
     because = f"with all of them in it the reference's graph explains {percent(decision.explained)} of the error"
     evidence = Evidence(
         experiment=experiment, outcome="refutes", before=1.0, after=1.0 - decision.explained, because=because
     )
-    return Proposal(experiment=experiment, test=lambda: Result(evidence=evidence))
+    nearest = None
+    if correction is not None:
+        unit, share = decision.causes[0]
+        finding = _finding(scene, compared, unit, share, evidence, first=True)
+        nearest = Nearest(finding=finding, correction=correction, tried=decision.tried, distinct=True)
+    return Proposal(experiment=experiment, test=lambda: Result(evidence=evidence, nearest=nearest))
 
 
-def _proposal(scene: Scene, compared: Compared, unit: Unit, share: float, *, first: bool) -> Proposal:
+def _proposal(
+    scene: Scene, compared: Compared, unit: Unit, share: float, correction: Correction | None, *, first: bool
+) -> Proposal:
     decision = compared.decision
     words = _words(unit)
     experiment = _experiment(words)
@@ -117,7 +139,11 @@ def _proposal(scene: Scene, compared: Compared, unit: Unit, share: float, *, fir
     evidence = Evidence(experiment=experiment, outcome="supports", before=1.0, after=1.0 - share, because=because)
     return Proposal(
         experiment=experiment,
-        test=lambda: Result(evidence=evidence, finding=_finding(scene, compared, unit, share, evidence, first=first)),
+        test=lambda: Result(
+            evidence=evidence,
+            finding=_finding(scene, compared, unit, share, evidence, first=first),
+            correction=correction,
+        ),
     )
 
 
@@ -149,7 +175,7 @@ def _finding(scene: Scene, compared: Compared, unit: Unit, share: float, evidenc
         ),
         details={
             "parameter": unit.group,
-            "jointly": True,
+            "together": compared.decision.explained,
             "differences": len(unit.differences),
             "harmless": len(compared.decision.rest),
             "harmless_share": compared.decision.rest_share,

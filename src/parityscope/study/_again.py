@@ -109,7 +109,7 @@ def examined_again(first: Known, copy: Copy, known: Known, search: Search, numbe
             explanations = explain_layers(case, layers, search.computes)
     scene = scene_of(known, explanations, search.executed, search.computes)
     with open_bench(case, copy.reference, copy.candidate, known.names, worst_of(known), end=search.end) as bench:
-        scene = replace(scene, bench=bench)
+        scene = replace(scene, bench=bench, deployed=first.candidate)
         left = search.end - time.monotonic()
         return examine_scene(
             scene,

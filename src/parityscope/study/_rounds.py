@@ -108,15 +108,16 @@ def _onward(
     entrance = _entrance(copy)
     # What is wrong with the inputs looks like another function of the layers that read them: inputs are asked before those.
     doubtful = [
-        (finding, correction)
-        for finding, correction in proved
-        if correction.model is not None and finding.site is not None and finding.site.node in entrance
+        (findings, correction)
+        for findings, correction in proved
+        if correction.model is not None
+        and any(finding.site is not None and finding.site.node in entrance for finding in findings)
     ]
     # An arithmetic granted excuses whatever is as small: it comes when nothing else is left.
-    granted = [(finding, correction) for finding, correction in proved if correction.declared]
-    for finding, correction in proved:
-        if not any(finding is other for other, _ in (*doubtful, *granted)):
-            path = _through(state, copy, finding, correction, energy, told, number, proof=_PROVED)
+    granted = [(findings, correction) for findings, correction in proved if correction.declared]
+    for findings, correction in proved:
+        if not any(findings is other for other, _ in (*doubtful, *granted)):
+            path = _through(state, copy, findings, correction, energy, told, number, proof=_PROVED)
             if path is not None:
                 return path
     attempts = [near for near in tested.nearest if claim_of(near.finding) not in told]
@@ -124,8 +125,8 @@ def _onward(
     nearest = None if _settled(tested) else _nearest(state, copy, attempts, energy, told, number)
     if nearest is not None and nearest.verdict == "within":
         return nearest
-    for finding, correction in (*doubtful, *granted):
-        path = _through(state, copy, finding, correction, energy, told, number, proof=_PROVED)
+    for findings, correction in (*doubtful, *granted):
+        path = _through(state, copy, findings, correction, energy, told, number, proof=_PROVED)
         if path is not None:
             return path
     return nearest or here
@@ -152,7 +153,7 @@ def _nearest(
     """The first of the claims that came near from which all is explained, else the best that is no accident."""
     best: _Path | None = None
     for near in attempts:
-        path = _through(state, copy, near.finding, near.correction, energy, told, number, proof=_JOINTLY)
+        path = _through(state, copy, (near.finding,), near.correction, energy, told, number, proof=_JOINTLY)
         if path is None:
             continue
         first = path.steps[0]
@@ -199,16 +200,18 @@ def _accident(near: Nearest, before: float, after: float, samples: int) -> float
     return float(min(1.0, near.tried * ratio ** (_DIRECTIONS * samples)))
 
 
-def _proved(tested: Tested, told: Collection[tuple[str, str]]) -> list[tuple[Finding, Correction]]:
-    """What was found and can be put right, that which explains most first; arithmetic by its size last."""
-    found = [
-        (finding, tested.corrections[identity_of(finding)])
-        for finding in tested.diagnosis.findings
-        if finding.role != "information"
-        and identity_of(finding) in tested.corrections
-        and claim_of(finding) not in told
-    ]
-    return sorted(found, key=lambda one: bool(one[1].declared))
+def _proved(tested: Tested, told: Collection[tuple[str, str]]) -> list[tuple[tuple[Finding, ...], Correction]]:
+    """What was found and can be put right, that which explains most first; arithmetic by its size last.
+
+    What was proved together shares one correction, and is put right at once.
+    """
+    found: dict[int, tuple[tuple[Finding, ...], Correction]] = {}
+    for finding in tested.diagnosis.findings:
+        correction = tested.corrections.get(identity_of(finding))
+        if finding.role != "information" and correction is not None and claim_of(finding) not in told:
+            before = found[id(correction)][0] if id(correction) in found else ()
+            found[id(correction)] = (*before, finding), correction
+    return sorted(found.values(), key=lambda one: bool(one[1].declared))
 
 
 def _settled(tested: Tested) -> bool:
@@ -222,7 +225,7 @@ def _settled(tested: Tested) -> bool:
 def _through(
     state: _State,
     copy: Copy,
-    finding: Finding,
+    findings: tuple[Finding, ...],
     correction: Correction,
     energy: float,
     told: frozenset[tuple[str, str]],
@@ -230,7 +233,7 @@ def _through(
     *,
     proof: str,
 ) -> _Path | None:
-    """The path that begins with this step; None if it takes nothing away."""
+    """The path that begins with the steps that one correction makes; None if it takes nothing away."""
     if time.monotonic() > state.search.end:
         return None
     try:
@@ -238,7 +241,7 @@ def _through(
         after = energy_of(changed)
         takes = 1.0 - after / energy
         by_size = bool(correction.declared)
-        if by_size and number > 1 and not _far_beyond(copy, finding):
+        if by_size and number > 1 and not _far_beyond(copy, findings[0]):
             return None
         if not by_size and takes < _TAKES:
             return None
@@ -247,20 +250,12 @@ def _through(
         return None
     if by_size and known.verdict == "beyond":
         return None
-    step = Step(
-        round=number,
-        experiment=identity_of(finding),
-        code=finding.code,
-        title=finding.title,
-        correction=correction.words,
-        before=math.sqrt(energy),
-        after=0.0 if by_size else math.sqrt(after),
-        share=(energy if by_size else energy - after) / state.total,
-        proof=_BY_SIZE if by_size else proof,
+    steps = _steps(
+        state, findings, correction, (energy, 0.0 if by_size else after), number, _BY_SIZE if by_size else proof
     )
     path = _Path(
-        steps=(step,),
-        findings=(finding,),
+        steps=steps,
+        findings=findings,
         energy=after,
         verdict=known.verdict,
         rounds=(),
@@ -279,12 +274,43 @@ def _through(
         tested = examined_again(state.known, changed, known, state.search, number + 1)
     except ParityError as error:
         return replace(path, ended=f"the copy cannot be diagnosed: {error.problem}")
-    rest = _onward(state, changed, tested, after, told | {claim_of(finding)}, number + 1)
+    rest = _onward(state, changed, tested, after, told | {claim_of(one) for one in findings}, number + 1)
     return _Path(
-        steps=(step, *rest.steps),
-        findings=(finding, *rest.findings),
+        steps=(*steps, *rest.steps),
+        findings=(*findings, *rest.findings),
         energy=rest.energy,
         verdict=rest.verdict,
         rounds=(tested, *rest.rounds),
         ended=rest.ended,
     )
+
+
+def _steps(
+    state: _State,
+    findings: tuple[Finding, ...],
+    correction: Correction,
+    energies: tuple[float, float],
+    number: int,
+    proof: str,
+) -> tuple[Step, ...]:
+    """A step for each finding; what they take away together is divided as their own shares are."""
+    parts = [finding.share or 0.0 for finding in findings]
+    parts = [part / sum(parts) for part in parts] if sum(parts) > 0 else [1.0 / len(parts)] * len(parts)
+    before, after = energies
+    found = []
+    for place, (finding, part) in enumerate(zip(findings, parts, strict=True), start=1):
+        left = after + (energies[0] - after) * max(0.0, sum(parts[place:]))
+        step = Step(
+            round=number,
+            experiment=identity_of(finding),
+            code=finding.code,
+            title=finding.title,
+            correction=correction.words,
+            before=math.sqrt(before),
+            after=math.sqrt(left),
+            share=(energies[0] - after) * part / state.total,
+            proof=proof,
+        )
+        found.append(step)
+        before = left
+    return tuple(found)

@@ -9,7 +9,7 @@ squared error by what is lost where each is left out alone; what the rest does t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -66,8 +66,9 @@ class Sample:
 class Decision:
     """`causes` with their shares of the squared error, `rest` of the units, and what that one does (a share).
 
-    `explained` is the share that all differences explain: below a half the cause lies elsewhere and nothing is decided. `tried`
-    counts the networks that were run.
+    `explained` is the share that all differences explain: below a half (`alone` is false) most of the error comes from elsewhere,
+    and the causes are those of what the candidate's file gives for the reference's inputs. `tried` counts the networks that were
+    run.
     """
 
     causes: tuple[tuple[Unit, float], ...]
@@ -75,6 +76,7 @@ class Decision:
     rest_share: float
     explained: float
     tried: int
+    alone: bool = True
 
 
 def units_of(stretches: Iterable[Stretch]) -> list[Unit]:
@@ -112,11 +114,18 @@ def decide(units: Sequence[Unit], samples: Sequence[Sample], mix: Mix) -> Decisi
     work = _Work(samples, mix)
     none, everything = work.left([]), work.left(units)
     explained = 1.0 - everything / none if none > 0 else 0.0
-    if not explained >= _TELLS:
-        return Decision(causes=(), rest=tuple(units), rest_share=0.0, explained=max(0.0, explained), tried=work.tried)
-    bound = max(_AGAIN * everything, _ENOUGH * len(samples[0].reference))
-    kept = [units[-1]] if work.left(units[-1:]) <= bound else work.reduced(list(units), bound)
+    alone = explained >= _TELLS
+    bound = _ENOUGH * len(samples[0].reference)
+    kept = (
+        _smallest(work, units, max(_AGAIN * everything, bound))
+        if alone
+        else _of_the_file(units, samples[0], mix, bound)
+    )
     total, after = work.left([], everywhere=True), work.left(kept, everywhere=True)
+    if not alone and not (kept and total > after):
+        return Decision(
+            causes=(), rest=tuple(units), rest_share=0.0, explained=max(0.0, explained), tried=work.tried, alone=False
+        )
     lost = [min(total, work.left([one for one in kept if one is not unit], everywhere=True)) - after for unit in kept]
     parts = sum(max(0.0, one) for one in lost) or 1.0
     gained = 1.0 - after / total if total > 0 else 0.0
@@ -128,7 +137,23 @@ def decide(units: Sequence[Unit], samples: Sequence[Sample], mix: Mix) -> Decisi
         rest_share=work.moved(rest) / total if rest and total > 0 else 0.0,
         explained=gained,
         tried=work.tried,
+        alone=alone,
     )
+
+
+def _smallest(work: _Work, units: Sequence[Unit], bound: float) -> list[Unit]:
+    """The smallest set found that leaves no more than the bound."""
+    return [units[-1]] if work.left(units[-1:]) <= bound else work.reduced(list(units), bound)
+
+
+def _of_the_file(units: Sequence[Unit], sample: Sample, mix: Mix, bound: float) -> list[Unit]:
+    """The smallest set found that gives what all units give, whatever the candidate gave; none where that is no network."""
+    try:
+        said = mix(frozenset(one for unit in units for one in unit.differences), 0)
+    except ParityError:
+        return []
+    own = _Work([replace(sample, candidate=said)], mix)
+    return _smallest(own, units, bound) if own.left([]) > bound else []
 
 
 class _Work:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_other_graph.aligning import Alignment
     from parityscope.hypotheses.from_other_graph.reading import Graph
 
-__all__ = ["PASSING", "differences_of_steps", "name_of"]
+__all__ = ["PASSING", "differences_of_steps", "meaning_of", "name_of"]
 
 _ONNX = frozenset({"", "ai.onnx"})
 _EITHER_WAY = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})
@@ -44,7 +44,7 @@ def differences_of_steps(
         not apart_in
         and step.op_type == maker.op_type
         and step.node.domain == maker.node.domain
-        and _meaning(alignment.reference, maker) != _meaning(alignment.candidate, step)
+        and meaning_of(alignment.reference, maker) != meaning_of(alignment.candidate, step)
     ):
         versions = [graph.program.opsets.get("", 0) for graph in (alignment.reference, alignment.candidate)]
         words = f"{maker.op_type} {name_of(maker)} is read by opset {versions[1]} instead of {versions[0]}"
@@ -146,7 +146,7 @@ def _attributes(reference: Graph, maker: Step, candidate: Graph, step: Step) -> 
     mine, its = _valued(reference, maker), _valued(candidate, step)
     for name in dict.fromkeys((*mine, *its)):
         before, after = mine.get(name), its.get(name)
-        alike = step.op_type == maker.op_type and _meaning(reference, maker) == _meaning(candidate, step)
+        alike = step.op_type == maker.op_type and meaning_of(reference, maker) == meaning_of(candidate, step)
         if before != after and (alike or (before is not None and after is not None)):
             yield name, _said(before), _said(after)
 
@@ -179,7 +179,8 @@ def _message(step: Step) -> onnx.NodeProto:
     return message
 
 
-def _meaning(graph: Graph, step: Step) -> int:
+def meaning_of(graph: Graph, step: Step) -> int:
+    """The version of its operator that a step is read by in a graph's opset; 0 where no schema is known."""
     schema = schema_of(_message(step), graph.program.opsets)
     return 0 if schema is None else int(schema.since_version)
 

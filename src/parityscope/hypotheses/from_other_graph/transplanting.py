@@ -1,0 +1,171 @@
+"""Differences put into a copy of the reference's graph, as nodes, so that what is left can be examined as any model is.
+
+Each stretch that holds a chosen difference is written anew, by the steps that `steps_of` gives for it (mixtures run the same),
+in front of whatever reads its result, which keeps its name. Whatever else there is stays as it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from parityscope.errors import ParityError
+from parityscope.hypotheses.from_other_graph.mixing import steps_of
+from parityscope.hypotheses.from_other_graph.stating import meaning_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from parityscope.hypotheses.from_other_graph.aligning import Alignment
+    from parityscope.hypotheses.from_other_graph.difference import Difference
+    from parityscope.hypotheses.from_other_graph.differing import Stretch
+    from parityscope.hypotheses.from_other_graph.mixing import Made, Place
+
+__all__ = ["transplant"]
+
+_ONNX = frozenset({"", "ai.onnx"})
+
+
+def transplant(
+    alignment: Alignment, stretches: Mapping[str, Stretch], chosen: Collection[Difference]
+) -> Callable[[ir.Model], None]:
+    """What puts the chosen differences into a copy of the reference's graph, whose tensors keep their names.
+
+    The function that is given back raises ParityError where the graph cannot say it: an operator that its opset reads
+    otherwise, or a tensor that it does not have.
+    """
+    active = frozenset(chosen)
+    at = {one.site for one in active}
+
+    def edit(model: ir.Model) -> None:
+        work = _Writing(alignment, model)
+        for site in alignment.order:
+            if site in at and site in stretches:
+                made, place = steps_of(alignment, stretches[site], active)
+                work.write(site, made, place)
+        model.graph.sort()
+
+    return edit
+
+
+class _Writing:
+    """A copy of the reference's graph, and what its values are called."""
+
+    def __init__(self, alignment: Alignment, model: ir.Model) -> None:
+        self.alignment, self.model = alignment, model
+        self.values: dict[str, ir.Value] = {str(value.name): value for value in model.graph.inputs}
+        self.values.update((str(name), value) for name, value in model.graph.initializers.items())
+        self.values.update((str(value.name), value) for node in model.graph for value in node.outputs if value.name)
+        self.count = 0
+
+    def write(self, site: str, made: list[Made], place: Place) -> None:
+        """What is read as `site` is what these steps give at `place` from now on."""
+        old, inside = self._known(site), dict[tuple[bool, str], ir.Value]()
+        for one in made:
+            inputs = [None if where is None else self._value(where, inside) for where in one.reads]
+            node = self._node(one, inputs, inside)
+            self.model.graph.append(node)
+            for name, value in zip(one.step.outputs, node.outputs, strict=True):
+                value.name = self._fresh(name or one.step.key)
+                side = self.alignment.values if one.mine else self.alignment.own
+                if isinstance(side.get(name), np.ndarray):
+                    value.type = ir.TensorType(ir.DataType.from_numpy(side[name].dtype))
+                inside[one.mine, name] = value
+        new = self._value(place, inside)
+        wanted = self.alignment.values[site].dtype
+        side = self.alignment.values if place[0] else self.alignment.own
+        if side[place[1]].dtype != wanted:
+            new = self._passed(new, wanted)
+        elif place not in inside:
+            new = self._passed(new)
+        new.type, new.shape, new.name, old.name = old.type, old.shape, site, self._fresh(site)
+        old.replace_all_uses_with(new, replace_graph_outputs=True)
+        self.values[site] = new
+
+    def _node(self, one: Made, inputs: list[ir.Value | None], inside: Mapping[Place, ir.Value]) -> ir.Node:
+        """The node of a step, with bodies of its own that read this graph's values."""
+        step, graph = one.step, self.alignment.reference if one.mine else self.alignment.candidate
+        domain = "" if step.node.domain in _ONNX else step.node.domain
+        if not one.mine:
+            here = meaning_of(self.alignment.reference, step)
+            if domain == "" and here != meaning_of(graph, step):
+                raise ParityError(f"{step.op_type} means something else in the opset of the reference's graph")
+            if domain and domain not in self.model.graph.opset_imports:
+                self.model.graph.opset_imports[domain] = graph.program.opsets.get(domain, 1)
+        outer = {name: self._value((one.mine, site), inside) for site, name in step.captured.items()}
+        attributes = [
+            ir.AttrGraph(name, _body(attribute.as_graph(), outer))
+            if attribute.type == ir.AttributeType.GRAPH
+            else attribute
+            for name, attribute in step.node.attributes.items()
+        ]
+        return ir.Node(
+            domain,
+            step.op_type,
+            inputs,
+            attributes,
+            num_outputs=len(step.outputs),
+            name=self._fresh(step.node.name or ""),
+        )
+
+    def _value(self, where: Place, inside: Mapping[Place, ir.Value]) -> ir.Value:
+        if where in inside:
+            return inside[where]
+        mine, name = where
+        if mine:
+            return self._known(name)
+        constant = self.alignment.candidate.constants.get(name)
+        if constant is not None:
+            return self._constant(name, constant)
+        if name not in self.alignment.pairs:
+            raise ParityError(f"{name} is computed nowhere in this network")
+        site = self.alignment.pairs[name]
+        mine_type, its_type = self.alignment.values[site].dtype, self.alignment.own[name].dtype
+        found = self._known(site)
+        return found if mine_type == its_type else self._passed(found, its_type)
+
+    def _constant(self, name: str, array: np.ndarray) -> ir.Value:
+        tensor = ir.tensor(np.ascontiguousarray(array).reshape(array.shape), name=self._fresh(name))
+        value = ir.Value(
+            name=tensor.name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape), const_value=tensor
+        )
+        self.model.graph.register_initializer(value)
+        return value
+
+    def _passed(self, value: ir.Value, wanted: np.dtype | None = None) -> ir.Value:
+        """The value as the output of a node of its own, of the type that is wanted."""
+        kind = [] if wanted is None else [ir.AttrInt64("to", int(ir.DataType.from_numpy(wanted)))]
+        op_type = "Cast" if kind else "Identity"
+        node = ir.Node("", op_type, [value], kind, num_outputs=1, name=self._fresh(op_type))
+        self.model.graph.append(node)
+        node.outputs[0].name = self._fresh(str(value.name))
+        return node.outputs[0]
+
+    def _known(self, name: str) -> ir.Value:
+        if name not in self.values:
+            raise ParityError(f"the reference's file has no tensor {name} of its own")
+        return self.values[name]
+
+    def _fresh(self, name: str) -> str:
+        self.count += 1
+        return f"{name}::other{self.count}"
+
+
+def _body(graph: ir.Graph, outer: Mapping[str, ir.Value]) -> ir.Graph:
+    """A copy of a body that reads `outer` values, by the names they have there."""
+    found = graph.clone(allow_outer_scope_values=True)
+    own = {str(value.name) for node in found.all_nodes() for value in node.outputs}
+    own |= {
+        str(value.name) for each in (found, *found.subgraphs()) for value in (*each.inputs, *each.initializers.values())
+    }
+    for node in found.all_nodes():
+        for place, value in enumerate(node.inputs):
+            if value is not None and value.name not in own and value.name in outer:
+                node.replace_input_with(place, outer[str(value.name)])
+    for each in (found, *found.subgraphs()):
+        for place, value in enumerate(each.outputs):
+            if value.name not in own and value.name in outer:
+                each.outputs[place] = outer[str(value.name)]
+    return found
