@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic.simulation import detype, simulate
+from parityscope.arithmetic.simulation import arrange
 from parityscope.backends._onnxruntime import open_session
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.loader import find_function
+from parityscope.evaluation.simulating import open_simulation
 from parityscope.records import Budget
 from parityscope.repairs.search import Task, search
 from parityscope.verification import Answer, chosen_metric
@@ -74,10 +75,10 @@ def row(name: str, subject: Subject, folder: Path) -> None:
     found = repaired(path, subject, folder, fixed)
     seconds = time.perf_counter() - started
     model = load_model(path)
-    graphs = [model.graph(), simulate(model.graph(), "f16").model]
+    runs = [open_session(model.graph(), threads=2), open_simulation(arrange(model.graph(), "f16"), threads=2)]
     if fixed.exists():
-        graphs.append(detype(load_model(fixed).graph()).model)
-    outputs = [run_all(graph, subject.samples) for graph in graphs]
+        runs.append(open_simulation(arrange(load_model(fixed).graph(), None), threads=2))
+    outputs = [[run(sample) for sample in subject.samples] for run in runs]
     scores = [subject.score(outputs[0], each) for each in outputs]
     edits = "; ".join(f"{edit.repair} ({edit.note})" for edit in found.edits) or "none"
     cells = [name, *scores, *["no file"] * (3 - len(scores)), f"{len(found.kept)} of {found.nodes}", edits]
@@ -103,11 +104,6 @@ def repaired(path: Path, subject: Subject, folder: Path, fixed: Path) -> Outcome
         threads=THREADS,
     )
     return search(task, scratch, fixed)
-
-
-def run_all(graph: object, samples: Sequence[Arrays]) -> list[Arrays]:
-    run = open_session(graph, threads=THREADS)
-    return [run(sample) for sample in samples]
 
 
 def files() -> Subject:

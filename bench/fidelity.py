@@ -49,10 +49,11 @@ from _fidelity.engines import Engine, prepared
 from parityscope.arithmetic import format_named, round_to
 from parityscope.arithmetic.fusion import profiles as fusion_profiles
 from parityscope.arithmetic.fusion.following import follow
-from parityscope.arithmetic.simulation import PRECISIONS, simulate
+from parityscope.arithmetic.simulation import PRECISIONS, arrange
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.targets import parse_target
 from parityscope.errors import ParityError
+from parityscope.evaluation.simulating import open_simulation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -290,8 +291,8 @@ def predict(
     if candidate.precision not in PRECISIONS:
         raise ParityError(f"it runs in {candidate.precision or 'no declared precision'}, which is not simulated")
     chosen = follow(candidate.executed, model.graph()) if profile == "follow" and candidate.executed else profile
-    simulation = simulate(model.graph(), candidate.precision, profile=chosen)
-    arrays = open_session(simulation.model, outputs=list(names), folder=model.path.parent)(sample.arrays)
+    simulation = arrange(model.graph(), candidate.precision, profile=chosen)
+    arrays = open_simulation(simulation, list(names))(sample.arrays)
     declared = {value.name for value in model.outputs}
 
     def seen(name: str) -> np.ndarray:

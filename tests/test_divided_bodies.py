@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parityscope.arithmetic._graphs import bodies
-from parityscope.arithmetic.simulation import detype, simulate
 from parityscope.arithmetic.typed import typed_model
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.sizing import tensor_shapes
@@ -27,6 +26,7 @@ from parityscope.repairs.search.network import network_of, price
 from parityscope.repairs.search.staging import applied
 from proving.models.fetching import require
 from proving.models.samples import sample_of
+from simulated import detype, simulate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -151,9 +151,9 @@ def test_what_is_written_computes_what_is_predicted(data: st.DataObject, low: st
     onnx.checker.check_model(ir.to_proto(typed.model), full_check=True)
     wanted = np.array([typed.formats.get(name, low if name not in chosen else "f32") == low for name in names])
     sample = Sample(index=0, name="s", arrays=arrays)
-    same(ran(detype(typed.model).model, arrays), board.run(sample, wanted))
+    same(detype(typed.model)(arrays), board.run(sample, wanted))
     everything = np.ones(len(names), np.bool_)
-    same(ran(simulate(model.clone(), low).model, arrays), board.run(sample, everything))
+    same(simulate(model.clone(), low)(arrays), board.run(sample, everything))
     same(ran(model.clone(), arrays), board.run(sample, ~everything))
 
 
@@ -172,7 +172,7 @@ def test_a_trained_model_inside_branches() -> None:
         typed = typed_model(model.clone(), "f16", kept, inside=True)
         onnx.checker.check_model(ir.to_proto(typed.model), full_check=True)
         wanted = np.array([typed.formats.get(name) == "f16" for name in names])
-        found = ran(detype(typed.model).model, arrays)
+        found = detype(typed.model)(arrays)
         same(found, board.run(Sample(index=0, name="s", arrays=dict(arrays)), wanted))
 
 

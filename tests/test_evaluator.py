@@ -137,11 +137,29 @@ def test_rounding_in_a_session_is_the_compiled_loops() -> None:
             found = run_world(world, {"x": array[:size]}, ["z"], sessions)["z"]
         assert len(sessions.joins) == 1
         np.testing.assert_array_equal(found, rounding(array))
-    number = np.isfinite(array) & (np.abs(array) >= 2.0**-126) & (np.abs(array) < 2.0**113)
-    split = World(name="low", program=_program(_IDENTITIES), stored={"y": Rounding("tf32")})
-    for _ in range(3):
-        found = run_world(split, {"x": array[number][:64]}, ["z"], sessions)["z"]
-    np.testing.assert_array_equal(found, Rounding("tf32")(array[number][:64]))
+
+
+def test_the_splitting_for_tf32_is_exact_and_guarded() -> None:
+    patterns = np.random.default_rng(2).integers(0, 2**32, 200_000, dtype=np.uint32).view(np.float32)
+    largest = np.finfo(np.float32).max
+    edges = [largest, -largest, -3.4e38, np.inf, -np.inf, np.nan, 0.0, -0.0, 2.0**113, -(2.0**113), 2.0**114]
+    ties = (np.arange(2049, 4097, 2) * 2.0**-12 + 2.0**-13).astype(np.float32)
+    values = np.concatenate([patterns, np.array(edges, np.float32), ties])
+    values = np.concatenate([values, (values.view(np.uint32) + np.uint32(1)).view(np.float32)])
+    rounding, sessions = Rounding("tf32"), Sessions()
+    world = World(name="low", program=_program(_IDENTITIES), stored={"y": rounding})
+    for size in (4, 4, values.size):  # small tensors open the stretch, in which large ones are then run
+        found = run_world(world, {"x": values[:size]}, ["z"], sessions)["z"]
+    assert len(sessions.joins) == 1
+    size = np.abs(values)
+    inside = (size >= 2.0**-126) & (size < 2.0**113)
+    np.testing.assert_array_equal(found[inside].view(np.uint32), rounding(values)[inside].view(np.uint32))
+    beyond = size >= 2.0**113
+    np.testing.assert_array_equal(found[beyond], values[beyond])
+    zero = size == 0
+    np.testing.assert_array_equal(np.signbit(found[zero]), np.signbit(values[zero]))
+    assert np.isnan(found[np.isnan(values)]).all()
+    assert np.abs(found[size < 2.0**-126].astype(np.float64) - values[size < 2.0**-126]).max() <= 2.0**-137
 
 
 _OPTIONAL = """<ir_version: 8, opset_import: ["" : 15]> g (float[3] x) => (float[3] z)

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from command_line import exit_status
-from parityscope.arithmetic.simulation import detype
 from parityscope.backends._onnxruntime import open_session
 from parityscope.repairs.search.costs import Times
 from parityscope.repairs.search.expanding import (
@@ -28,6 +27,7 @@ from parityscope.repairs.search.expanding import (
     total,
 )
 from parityscope.repairs.search.network import OUTSIDE, Network, Vertex, Wire, price
+from simulated import detype
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -183,7 +183,7 @@ def test_what_overflows_is_kept_in_bf16_where_the_budget_allows(
         onnx.checker.check_model(proto, full_check=True)
         kinds = {one.data_type for one in proto.graph.initializer}
         formats[limit] = kinds
-        run, plain = open_session(detype(ir.load(fixed)).model), open_session(ir.load(model))
+        run, plain = detype(ir.load(fixed)), open_session(ir.load(model))
         for file in sorted((tmp_path / "data").iterdir())[:8]:
             sample = {"x": np.load(file)["x"]}
             reference, candidate = plain(sample)["y"], run(sample)["y"]

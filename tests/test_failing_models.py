@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from parityscope.arithmetic.simulation import detype, simulate
 from parityscope.backends._onnxruntime import open_session
 from parityscope.case import load_inputs, load_model
 from parityscope.records import Budget
@@ -18,6 +17,7 @@ from parityscope.repairs.search import Task, search
 from proving.models.fetching import require
 from proving.models.labelled_files import file_tokens, labelled_files, magika_labels, read_list
 from proving.models.notes import Note, heard, melody, note_f1
+from simulated import detype, simulate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,8 +45,11 @@ def fixed(identity: str, samples: Sequence[Arrays], budget: Budget, folder: Path
 def three(identity: str, path: Path, samples: Sequence[Arrays]) -> list[list[Arrays]]:
     """Outputs in FP32, with everything in FP16, and of the repaired file."""
     model = load_model(require(identity))
-    graphs = (model.graph(), simulate(model.graph(), "f16").model, detype(load_model(path).graph()).model)
-    runs = [open_session(graph, threads=2) for graph in graphs]
+    runs = [
+        open_session(model.graph(), threads=2),
+        simulate(model.graph(), "f16"),
+        detype(load_model(path).graph()),
+    ]
     return [[run(sample) for sample in samples] for run in runs]
 
 

@@ -13,14 +13,13 @@ import pytest
 
 from command_line import exit_status
 from parityscope.arithmetic.islands import islands, not_honouring
-from parityscope.arithmetic.simulation import detype
 from parityscope.arithmetic.typed import typed_model
-from parityscope.backends._onnxruntime import open_session
 from parityscope.case import load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.testing.networks import write_network
 from proving.models.fetching import require
 from proving.models.labelled_files import file_tokens
+from simulated import detype
 
 MIXED = """<ir_version: 8, opset_import: ["" : 17]>
 g (float[4,64] x) => (float[4,16] y) {
@@ -79,7 +78,7 @@ def test_an_island_of_squares_that_was_fused_over(
     ir.save(ignored, tmp_path / "engine.onnx")
     candidate = f"sim?model={tmp_path / 'engine.onnx'}"
     if way == "recorded":
-        write_npz(tmp_path / "y.npz", open_session(detype(ignored).model, outputs=["y"])({"x": x}))
+        write_npz(tmp_path / "y.npz", detype(ignored)({"x": x}, ["y"]))
         candidate = f"saved?path={tmp_path / 'y.npz'}"
     found = diagnosed(model.path, tmp_path / "x.npz", candidate, capfd)
     first = found["findings"][0]
@@ -105,8 +104,8 @@ def test_the_island_of_a_real_classifier(tmp_path: Path, capfd: pytest.CaptureFi
     keep = {MAGIKA + name: "f32" for name in KEPT}
     ir.save(typed_model(original.graph(), "f16", keep).model, tmp_path / "mixed.onnx")
     mixed = load_model(tmp_path / "mixed.onnx")
-    ignored = open_session(detype(not_honouring(mixed.graph(), islands(mixed.graph()))).model, outputs=["target_label"])
-    typed = open_session(detype(mixed.graph()).model, outputs=["target_label"])
+    ignored = detype(not_honouring(mixed.graph(), islands(mixed.graph())))
+    typed = detype(mixed.graph())
     answers = []
     for number, name in enumerate(("json/decoder.py", "decimal.py", "LICENSE.txt")):
         x = {"bytes": file_tokens((Path(sysconfig.get_path("stdlib")) / name).read_bytes())}
@@ -150,8 +149,8 @@ def test_an_ignored_island_keeps_names_types_and_values(tmp_path: Path) -> None:
     x[:, 0] = [1, 2, 4, 8]  # every sum is that number, its square 1 to 64, the sum of 64 equal squares a square again
     ignored = not_honouring(exact.graph(), islands(exact.graph()))
     names = ["squares", "total", "length", "unit", "y"]
-    plain = open_session(detype(exact.graph()).model, outputs=names)({"x": x})
-    narrow = open_session(detype(ignored).model, outputs=names)({"x": x})
+    plain = detype(exact.graph())({"x": x}, names)
+    narrow = detype(ignored)({"x": x}, names)
     types = {str(value.name): value.dtype for node in ignored.graph for value in node.outputs}
     assert (types["squares"], types["y"]) == (ir.DataType.FLOAT16, ir.DataType.FLOAT)
     assert narrow["y"].dtype == plain["y"].dtype == np.dtype(np.float32)

@@ -19,7 +19,6 @@ from hypothesis.extra import numpy as hnp
 from command_line import exit_status
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.float8 import IN_FP8, Scaling, dequantized, scalings_of
-from parityscope.arithmetic.simulation import detype, simulate
 from parityscope.arithmetic.typed import typed_model
 from parityscope.arithmetic.typed.lifting import unrounded
 from parityscope.arithmetic.typed.tensorrt import tensorrt_concerns
@@ -33,6 +32,7 @@ from parityscope.repairs.search.cut import cheapest
 from parityscope.repairs.search.fp8 import scales_said, scales_taken, with_products
 from parityscope.repairs.search.labels import labels_of
 from parityscope.repairs.search.network import network_of, price
+from simulated import detype, simulate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -129,7 +129,7 @@ def test_what_is_written_is_what_the_switchable_graph_predicts(low: str) -> None
         quantized = [node for node in again.graph if node.op_type == "QuantizeLinear"]
         assert len(quantized) <= len(chosen)
         assert sum(node.op_type == "DequantizeLinear" for node in again.graph) == len(quantized) + len(chosen)
-        run = open_session(detype(again).model, optimization="all")
+        run = detype(again)
         assert np.array_equal(predicted, run({"x": x})["y"])
         assert not tensorrt_concerns(ir.from_proto(written))
 
@@ -326,7 +326,7 @@ def test_from_the_command_line_to_a_plan_and_back(low: str, tmp_path: Path, caps
     assert onnx.TensorProto.FLOAT8E4M3FN in kinds
     assert (onnx.TensorProto.FLOAT16 in kinds) == ("f16" in low)
     # What was written meets the budget on samples that it was not searched on, run by itself.
-    run = open_session(detype(ir.load(fixed)).model)
+    run = detype(ir.load(fixed))
     plain = open_session(ir.load(model))
     inputs = load_inputs(load_model(tmp_path / "model.onnx"), tmp_path / "data", spool=tmp_path / "spool")
     for sample in inputs:
@@ -336,7 +336,7 @@ def test_from_the_command_line_to_a_plan_and_back(low: str, tmp_path: Path, caps
     plan = str(tmp_path / "fixed.plan.toml")
     exit_status("repair", model, "--plan", plan, "--inputs", data, "--budget", "rel_l2=1e-1", "-o", again, "--quiet")
     capsys.readouterr()
-    run_again = open_session(detype(ir.load(again)).model)
+    run_again = detype(ir.load(again))
     sample = next(iter(inputs))
     assert np.array_equal(run_again(sample.arrays)["t11"], run(sample.arrays)["t11"])
 
@@ -349,7 +349,7 @@ def test_products_in_tf32_where_they_are_not_low(low: str) -> None:
     sample = Sample(index=0, name="", arrays={"x": x})
     names = [node.name for node in board.graph.nodes]
     nothing = board.run(sample, np.zeros(len(names), np.bool_))["y"]
-    tf32 = open_session(simulate(network(), "tf32").model, optimization="disabled")({"x": x})["y"]
+    tf32 = simulate(network(), "tf32")({"x": x})["y"]
     assert np.array_equal(nothing, tf32)
     for bits in [*itertools.product((False, True), repeat=len(names))][3::29]:
         on = dict(zip(names, bits, strict=True))
@@ -358,7 +358,7 @@ def test_products_in_tf32_where_they_are_not_low(low: str) -> None:
         if low == "f32" and not chosen:
             continue
         written = typed_model(network(), low, keep, products=chosen).model
-        run = open_session(simulate(written, "tf32").model, optimization="disabled")
+        run = simulate(written, "tf32")
         assert np.array_equal(board.run(sample, np.array(bits, np.bool_))["y"], run({"x": x})["y"])
 
 

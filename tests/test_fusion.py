@@ -19,9 +19,7 @@ from parityscope.arithmetic.fusion.onnxruntime_cuda import cut_and_merged
 from parityscope.arithmetic.fusion.patterns import PATTERNS, regions
 from parityscope.arithmetic.fusion.static import with_moved_constants
 from parityscope.arithmetic.opsets import prepared
-from parityscope.arithmetic.simulation import simulate
 from parityscope.backends import Capture
-from parityscope.backends._onnxruntime import open_session
 from parityscope.backends._ort_executed import executed_by_onnxruntime
 from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
@@ -30,6 +28,7 @@ from parityscope.case.model import load_model
 from parityscope.errors import ParityError
 from parityscope.records import ExecutedGraph, ExecutedLayer
 from proving.models.fetching import require
+from simulated import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -198,10 +197,8 @@ def test_openvino_keeps_normalizations_and_their_neighbours_in_float32_for_float
 
 
 def run(model: ir.Model, x: np.ndarray, profile: Any, precision: str = "bf16", **options: Any) -> dict[str, np.ndarray]:
-    """All outputs of the simulated graph, its optimizer off so that every bit is determined."""
-    simulation = simulate(model, precision, profile=profile, **options)
-    session = open_session(simulation.model, optimization="disabled", threads=1)
-    return session({"x": x})
+    """All outputs of the simulated network."""
+    return simulate(model, precision, profile=profile, **options)({"x": x})
 
 
 def bf16(array: Any) -> np.ndarray:

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parityscope.arithmetic import FORMATS
-from parityscope.arithmetic.simulation import detype, simulate
 from parityscope.backends._onnxruntime import open_session
 from parityscope.case import load_model
 from parityscope.records import Finding
@@ -24,6 +23,7 @@ from parityscope.testing.networks import parse_network
 from parityscope.testing.repair_contract import check_repair
 from proving.models.fetching import require
 from proving.models.samples import sample_of
+from simulated import detype, simulate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,7 +70,7 @@ def outputs(model: ir.Model, x: np.ndarray, optimization: str = "disabled") -> n
 
 
 def in_f16(model: ir.Model, x: np.ndarray) -> np.ndarray:
-    return outputs(simulate(model.clone(), "f16").model, x, "all")
+    return next(iter(simulate(model.clone(), "f16")({str(model.graph.inputs[0].name): x}).values()))
 
 
 def distance(reference: np.ndarray, candidate: np.ndarray) -> float:
@@ -763,7 +763,8 @@ class TestOthers:
         kinds = [value.dtype.name for value in model.graph[2].inputs if value is not None and value.dtype is not None]
         assert kinds == ["FLOAT16", "FLOAT16", "FLOAT16", "FLOAT", "FLOAT"]
         # As it is typed, with every FP16 value really rounded.
-        assert distance(outputs(fresh(proto), x), outputs(detype(model.clone()).model, x)) < 1e-3
+        (typed,) = detype(model.clone())({str(model.graph.inputs[0].name): x}).values()
+        assert distance(outputs(fresh(proto), x), typed) < 1e-3
 
     def test_parameters_that_do_not_fit_stay_where_they_are(self) -> None:
         text = "(float[1,4,3,3] x) => (float[1,4,3,3] y) { y = BatchNormalization(x, s, b, m, v) }"
@@ -838,8 +839,8 @@ def _lost_and_found(identity: str, name: str, **details: Any) -> tuple[float, fl
     assert repairs()[name].apply(changed, finding(**details))
     reference = open_session(model.graph())(x)
     found = []
-    for graph in (simulate(model.graph(), "f16").model, simulate(changed.clone(), "f16").model, changed):
-        candidate = open_session(graph)(x)
+    for run in (simulate(model.graph(), "f16"), simulate(changed.clone(), "f16"), open_session(changed)):
+        candidate = run(x)
         found.append(max(distance(array, candidate[name]) for name, array in reference.items()))
     return found[0], found[1], found[2]
 

@@ -19,8 +19,8 @@ from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.fusion import Fusion
 from parityscope.arithmetic.fusion.openvino import PROFILE
 from parityscope.arithmetic.recurrent import take_apart
-from parityscope.arithmetic.simulation import detype, simulate
 from parityscope.backends._onnxruntime import open_session
+from simulated import detype, simulate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -200,7 +200,7 @@ def test_states_are_rounded_after_each_step() -> None:
     for seed in range(5):
         parameters, feeds = dyadic("LSTM", seed)
         model = recurrent("LSTM", parameters, feeds, **EXACT)
-        found = run(simulate(model, "bf16").model, feeds, optimization="disabled")
+        found = simulate(model, "bf16")(feeds)
         expected = lstm_in_numpy(parameters, feeds, "bf16")
         # Inside, the state before rounding is FP32 and not float64: a tie may fall to its other side.
         for name, array in expected.items():
@@ -220,7 +220,7 @@ def test_sums_in_fp16_are_rounded_two_terms_at_a_time() -> None:
     parameters = {name: (np.round(draw.normal(size=size) * 64) / 64).astype(np.float32) for name, size in sizes.items()}
     x = (np.round(draw.normal(size=(STEPS, BATCH, 6)) * 64) / 64).astype(np.float32)
     model = recurrent("RNN", parameters, {"X": x}, activations=["Relu"])
-    found = run(simulate(model, "f16", profile="onnxruntime-cuda").model, {"X": x}, optimization="disabled")
+    found = simulate(model, "f16", profile="onnxruntime-cuda")({"X": x})
 
     def half(array: np.ndarray) -> np.ndarray:
         return round_to(array.astype(np.float32), FORMATS["f16"])
@@ -244,8 +244,8 @@ def test_a_model_typed_in_fp16_is_rounded_as_one_that_is_simulated_in_it() -> No
     plain = recurrent("LSTM", parameters, feeds, direction="bidirectional")
     halves = [{name: array.astype(np.float16) for name, array in each.items()} for each in (parameters, feeds)]
     typed = recurrent("LSTM", halves[0], halves[1], direction="bidirectional")
-    found = run(detype(typed).model, halves[1], optimization="disabled")
-    for name, array in run(simulate(plain, "f16").model, feeds, optimization="disabled").items():
+    found = detype(typed)(halves[1])
+    for name, array in simulate(plain, "f16")(feeds).items():
         np.testing.assert_array_equal(found[name].astype(np.float32), array)
 
 
@@ -259,7 +259,7 @@ def test_the_profile_decides_what_is_rounded_inside() -> None:
     def error(profile: str | Fusion) -> float:
         simulation = simulate(model, "f16", profile=profile)
         assert bool(simulation.notes) == isinstance(profile, Fusion)
-        return float(np.linalg.norm(run(simulation.model, feeds)["last"] - exact))
+        return float(np.linalg.norm(simulation(feeds)["last"] - exact))
 
     # Nothing inside, the states, all of it: more is rounded from one to the next.
     nothing = error(replace(fusion, recurrence=None))
@@ -281,4 +281,4 @@ def test_an_old_opset_is_converted_up_for_it() -> None:
     simulation = simulate(recurrent("GRU", parameters, feeds, opset=9), "f16")
     assert simulation.model.opset_imports[""] >= 11
     assert not simulation.notes
-    assert np.isfinite(run(simulation.model, feeds)["last"]).all()
+    assert np.isfinite(simulation(feeds)["last"]).all()

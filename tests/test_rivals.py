@@ -23,6 +23,7 @@ from parityscope.case.inputs import Sample
 from parityscope.evaluation.switching import Switchboard
 from parityscope.records import Budget
 from parityscope.repairs.search.judging import yardstick
+from simulated import simulate
 
 BENCH = Path(__file__).resolve().parents[1] / "bench"
 F16 = TensorProto.FLOAT16
@@ -280,15 +281,14 @@ def test_weights_are_read_and_nothing_is_called(part: Any, tmp_path: Path) -> No
 
 
 def test_encoders_run_in_fp32_and_are_lost_in_fp16(part: Any, tmp_path: Path) -> None:
-    from parityscope.arithmetic.simulation import simulate
-    from parityscope.backends._onnxruntime import open_path, open_session
+    from parityscope.backends._onnxruntime import open_path
 
     encoders = part("encoders")
     path = tmp_path / "encoder.onnx"
     onnx.save(encoders.encoder("mask"), path)
     arrays = next(encoders.samples("mask", np.random.default_rng(0)))
     reference = open_path(path, outputs=["y"], threads=2)(arrays)["y"]
-    lost = open_session(simulate(load_model(path).graph(), "f16").model, threads=2)(arrays)["y"]
+    lost = simulate(load_model(path).graph(), "f16")(arrays)["y"]
     assert np.isfinite(reference).all()
     assert np.isnan(lost).all()  # 0 * inf where the mask is 1
 

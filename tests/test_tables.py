@@ -10,11 +10,10 @@ import pytest
 from parityscope.arithmetic import tables
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.rounding import changed_by, round_to
-from parityscope.arithmetic.simulation import detype, simulate
 from parityscope.arithmetic.typed import typed_model
-from parityscope.backends._onnxruntime import open_session
 from parityscope.case import Sample
 from parityscope.evaluation.switching import Switchboard
+from simulated import detype, simulate
 
 TEXT = """<ir_version: 9, opset_import: ["" : 19]> g (int64[3] ids, bool c) => (float[3,8] y, float[3,8] z) {
     [pick] e = Gather(table, ids)  [grow] s = Exp(e)
@@ -50,10 +49,10 @@ def test_what_is_taken_out_is_rounded(monkeypatch: pytest.MonkeyPatch, low: str,
         monkeypatch.setattr(tables, "_LARGE", limit)
         board = Switchboard(model(), low, threads=1, inside=True)
         names = [node.name for node in board.graph.nodes]
-        simulated, typed = simulate(model(), low).model, detype(typed_model(model(), low, {"grow": "f32"}).model).model
-        counts.append([held(graph) for graph in (board.graph.model, simulated, typed)])
+        simulated, typed = simulate(model(), low), detype(typed_model(model(), low, {"grow": "f32"}).model)
+        counts.append([held(graph) for graph in (board.graph.model, simulated.model, typed.model)])
         runs = [board.run(sample, set(chosen)) for chosen in ([], names, *([name] for name in names))]
-        runs += [open_session(graph, optimization="disabled", threads=1)(arrays) for graph in (simulated, typed)]
+        runs += [simulated(arrays), typed(arrays)]
         found.append([array for run in runs for array in run.values()])
     for one, other in zip(*found, strict=True):
         np.testing.assert_array_equal(one, other)

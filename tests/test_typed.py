@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.rounding import round_to
-from parityscope.arithmetic.simulation import detype
 from parityscope.arithmetic.typed import Typed, typed_model
 from parityscope.arithmetic.typed._constants import low_tensor
 from parityscope.arithmetic.typed.tensorrt import tensorrt_concerns
-from parityscope.backends._onnxruntime import open_bytes, open_session
+from parityscope.backends._onnxruntime import open_bytes
 from parityscope.case import Sample
 from parityscope.case.model import read_graph
 from parityscope.errors import ParityError
@@ -26,6 +25,7 @@ from parityscope.evaluation.switching import Switchboard
 from parityscope.testing.networks import parse_network
 from proving.models.fetching import require
 from proving.models.samples import SAMPLES, sample_of
+from simulated import detype
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,7 +66,7 @@ def dtypes(typed: Typed) -> dict[str, str]:
 
 def evaluated(model: ir.Model, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """What a typed model really computes."""
-    return open_session(detype(model).model, optimization="disabled", threads=THREADS)(arrays)
+    return detype(model)(arrays)
 
 
 def assert_predicted(

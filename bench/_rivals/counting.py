@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.movement import MOVES
-from parityscope.arithmetic.simulation import detype
+from parityscope.arithmetic.simulation import arrange
 from parityscope.backends.sizing import tensor_shapes
 from parityscope.case import load_model
 from parityscope.case.graph import computing
@@ -83,7 +83,7 @@ def _converts(node: ir.Node) -> bool:
 def _shapes(path: Path, nodes: Sequence[ir.Node], sample: Sample, folder: Path) -> Mapping[str, Sequence[int]]:
     """Dimensions of what the nodes read and give: the names are those of the typed model, which de-typing keeps."""
     plain = folder / f"{path.stem}-plain.onnx"
-    ir.save(detype(load_model(path).graph()).model, plain)
+    ir.save(arrange(load_model(path).graph(), None).model, plain)
     model = load_model(plain)
     known = set(model.sites)
     wanted = {str(value.name) for node in nodes for value in (*node.inputs, *node.outputs) if value is not None}

@@ -1,6 +1,6 @@
 """How far off a model is, whoever wrote it: by what `parityscope evaluate` does, in units of the budget.
 
-The file is freshly loaded, de-typed (`arithmetic.simulation.detype`: every value that is float16 or bfloat16 by its own
+The file is freshly loaded, de-typed (`arithmetic.simulation.arrange`: every value that is float16 or bfloat16 by its own
 type is really rounded to it) and run in FP32. Beside it stands what ONNX Runtime's CPU provider makes of the file as it is,
 which is what a tool that validates there goes by.
 """
@@ -11,10 +11,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic.simulation import detype
-from parityscope.backends._onnxruntime import open_path, open_session
+from parityscope.arithmetic.simulation import arrange
+from parityscope.backends._onnxruntime import open_path
 from parityscope.case import load_model
 from parityscope.errors import ParityError
+from parityscope.evaluation.simulating import open_simulation
 from parityscope.repairs.search.judging import excess
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def faithful(path: Path) -> Run:
     Raises:
         ParityError: the file cannot be read, or the runtime refuses the de-typed model.
     """
-    return open_session(detype(load_model(path).graph()).model, threads=THREADS, folder=path.parent)
+    return open_simulation(arrange(load_model(path).graph(), None), threads=THREADS)
 
 
 def as_it_stands(path: Path) -> Run:

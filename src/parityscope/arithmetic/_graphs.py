@@ -21,11 +21,9 @@ __all__ = [
     "constant_like",
     "constant_tensor",
     "divided",
-    "drop_unused",
     "feed",
     "give_back",
     "held_tensor",
-    "place_behind",
     "prepend",
 ]
 
@@ -165,27 +163,3 @@ def prepend(graph: ir.Graph, nodes: list[ir.Node]) -> None:
         graph.insert_before(graph[0], nodes)
     else:
         graph.extend(nodes)
-
-
-def place_behind(value: ir.Value, nodes: list[ir.Node]) -> None:
-    """Puts `nodes` right behind where `value` comes from."""
-    producer = value.producer()
-    if producer is not None:
-        producer.append(nodes)
-    elif value.graph is not None:
-        prepend(value.graph, nodes)
-    else:
-        raise ValueError(f"{value.name} belongs to no graph")
-
-
-def drop_unused(value: ir.Value) -> bool:
-    """Removes a constant that nothing reads any more; whether it did."""
-    graph = value.graph
-    if graph is None or value.uses() or value.is_graph_output():
-        return False
-    producer = value.producer()
-    if producer is not None:
-        graph.remove(producer)
-    else:
-        graph.initializers.pop(str(value.name))
-    return True

@@ -29,9 +29,8 @@ from parityscope.arithmetic._attributes import integer
 from parityscope.arithmetic._graphs import constant_tensor
 from parityscope.arithmetic.float8 import dequantized, scalings_of
 from parityscope.arithmetic.integers import INTEGERS, Quantizer, fake_quantize, quantization_of
-from parityscope.arithmetic.opsets import prepared
 from parityscope.arithmetic.quantized import QUANTIZED
-from parityscope.arithmetic.simulation import PRECISIONS, Arrangement, arrange
+from parityscope.arithmetic.simulation import Arrangement, arrange
 from parityscope.errors import ParityError
 from parityscope.records import Skip
 
@@ -43,7 +42,6 @@ __all__ = ["operands_of", "quantize_products"]
 _OPERANDS = (0, 1)
 _QUANTIZED_OPERATORS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 _INT8 = INTEGERS["int8"]
-_OPSETS = {"int8": 11, "fp8": PRECISIONS["f8e4m3"]}  # Round and Clip with inputs; Cast to float8
 
 
 def operands_of(model: ir.Model) -> tuple[str, ...]:
@@ -70,7 +68,7 @@ def quantize_products(model: ir.Model, name: str, largest: Mapping[str, float]) 
     """
     if name not in QUANTIZED:
         raise ParityError(f"{name} quantizes no products", fix=f"use one of: {', '.join(QUANTIZED)}")
-    typed = arrange(prepared(model, _OPSETS[name]), None)
+    typed = arrange(model, None)
     found = _int8(typed.model, largest) if name == "int8" else _fp8(typed.model, largest)
     constants = {place: what for place, what in found.items() if isinstance(what, np.ndarray)}
     return replace(

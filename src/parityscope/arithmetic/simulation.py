@@ -1,9 +1,9 @@
-"""A graph that computes as an engine of lower precision would, out of a model in full precision.
+"""What an engine of lower precision rounds in a model of full precision: said of a graph, written into none.
 
 Every compute node stays float32 (multiply-accumulate in FP32, as tensor cores do with their wider accumulators), and
 tensors are rounded where an engine would store them: after every operator for float16, bfloat16 and float8, at the
 inputs of products for TF32. `sites` says what is rounded, `movement` what needs no second rounding, `detyping` what
-happens to models that hold float16 values themselves, and `inserting` how a rounding is done.
+happens to models that hold float16 values themselves; `evaluation.simulating` runs it.
 
 Engines fuse operators and keep the tensors between them in registers, so that rounding after every operator is an upper
 estimate for chains of pointwise operators and for normalizations that run in FP32. `fusion` says what an engine fuses;
@@ -23,11 +23,9 @@ from parityscope.arithmetic.formats import FORMATS, Format, format_named
 from parityscope.arithmetic.fusion import Fusion, profile_named
 from parityscope.arithmetic.fusion.planning import planned
 from parityscope.arithmetic.fusion.static import with_moved_constants
-from parityscope.arithmetic.inserting import insert
 from parityscope.arithmetic.maxima import propagate_nans
 from parityscope.arithmetic.movement import already_rounded
 from parityscope.arithmetic.opsets import OLDEST, prepared
-from parityscope.arithmetic.primitives import Rewriting
 from parityscope.arithmetic.recurrent import inside, opset_for, registers, take_apart
 from parityscope.arithmetic.sites import Plan, not_simulated, uniform, untabled
 from parityscope.errors import ParityError
@@ -42,20 +40,20 @@ if TYPE_CHECKING:
     from parityscope.arithmetic.rounding import Overflow
     from parityscope.records import Skip
 
-__all__ = ["PRECISIONS", "Arrangement", "Simulation", "arrange", "detype", "simulate"]
+__all__ = ["PRECISIONS", "Arrangement", "arrange", "arrange_everywhere"]
 
-# Precisions that can be simulated, with the first opset that has what writing their roundings into a graph needs: Clip with
-# inputs (11), Cast to bfloat16 (13) and to float8 (19). Who rounds beside the graph needs none.
-PRECISIONS = {"tf32": 11, "f16": 7, "bf16": 13, "f8e4m3": 19, "f8e5m2": 19}
+PRECISIONS = ("tf32", "f16", "bf16", "f8e4m3", "f8e5m2")  # that can be simulated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Arrangement:
-    """What a precision does to a graph, before any rounding is written into it.
+    """What a precision does to a graph.
 
-    `model` is a graph of FP32 nodes that nothing was put into, `plan` what is rounded in it, `settled` the values that hold
-    rounded numbers anyway. `overflow` is what becomes of constants beyond range, and of tensors in float8. `quantizers` stand
-    before inputs (node, index) of quantized products. `precision` and `notes` are as in `Simulation`.
+    `model` is a graph of FP32 nodes that no rounding was put into, `plan` what is rounded in it, `settled` the values that hold
+    rounded numbers anyway, `typed` those that the model itself keeps in a lower format, `apart` what recurrent operators
+    became. `overflow` is what becomes of constants beyond range, and of tensors in float8. `quantizers` stand before inputs
+    (node, index) of quantized products. `precision` is the format's short name, empty for a model as it is typed; `notes`
+    say what is not rounded that an engine would round.
     """
 
     model: ir.Model
@@ -63,45 +61,10 @@ class Arrangement:
     plan: Plan
     settled: frozenset[ir.Value]
     overflow: Overflow
+    typed: Mapping[ir.Value, Format] = field(default_factory=lambda: MappingProxyType({}))
+    apart: frozenset[ir.Node] = frozenset()
     quantizers: Mapping[tuple[ir.Node, int], Quantizer] = field(default_factory=lambda: MappingProxyType({}))
     notes: tuple[Skip, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Simulation:
-    """A graph of FP32 nodes with roundings between them.
-
-    `precision` is the format's short name, or "" for a model as it is typed. `tensors` and `weights` hold the names
-    of what is stored rounded, `operands` of what is rounded on its way into a product, each with its format's short
-    name. A tensor keeps its name for its rounded numbers; a model input is read as `<name>::rounded`. `notes` says
-    what could not be simulated.
-    """
-
-    model: ir.Model
-    precision: str
-    tensors: Mapping[str, str]
-    weights: Mapping[str, str]
-    operands: Mapping[str, str]
-    notes: tuple[Skip, ...] = ()
-
-
-def simulate(
-    model: ir.Model,
-    precision: Format | str,
-    *,
-    overflow: Overflow = "infinity",
-    bounded: bool = True,
-    profile: Profile | Fusion | str = "none",
-) -> Simulation:
-    """The graph that computes as `arrange` says; arguments are as there."""
-    name = precision if isinstance(precision, str) else precision.name
-    oldest = PRECISIONS.get(name, OLDEST)
-    return _written(arrange(model, precision, overflow=overflow, bounded=bounded, profile=profile, oldest=oldest))
-
-
-def detype(model: ir.Model) -> Simulation:
-    """The graph of `model` as its own types say: float16 and bfloat16 values rounded, float32 ones left alone."""
-    return _written(arrange(model, None))
 
 
 def arrange(
@@ -111,7 +74,6 @@ def arrange(
     overflow: Overflow = "infinity",
     bounded: bool = True,
     profile: Profile | Fusion | str = "none",
-    oldest: int = OLDEST,
 ) -> Arrangement:
     """What is rounded in `model` in a uniform precision; `model` itself is only put in topological order.
 
@@ -129,13 +91,12 @@ def arrange(
         profile: Which engine's fusion is simulated: a profile or its name, or the `Fusion` that an engine was seen to
             use (`fusion.following.follow`). "none" rounds behind every operator. TF32 rounds at products alone, where
             fusion changes nothing.
-        oldest: Models of older opsets are converted up.
 
     Raises:
         ParityError: the format cannot be simulated, there is no such profile, or the opset cannot be converted up.
     """
     if precision is None:
-        return _uniform(model, None, "infinity", oldest, bounded=bounded)
+        return arrange_everywhere(model, None, bounded=bounded)
     number_format = format_named(precision) if isinstance(precision, str) else precision
     if number_format.name not in PRECISIONS:
         raise ParityError(
@@ -145,9 +106,9 @@ def arrange(
     rounded = number_format if bounded or number_format.name != "f16" else format_named("tf32")
     fusion = _fusion(model, number_format.name, profile)
     if fusion is None or number_format.name == "tf32":
-        return _uniform(model, rounded, overflow, oldest, stored=rounded is not number_format, bounded=bounded)
+        return arrange_everywhere(model, number_format, overflow=overflow, bounded=bounded)
     formats = {**FORMATS, number_format.name: rounded}
-    return _fused(model, fusion, rounded, formats, overflow, oldest, bounded=bounded)
+    return _fused(model, fusion, rounded, formats, overflow, bounded=bounded)
 
 
 def _fusion(model: ir.Model, precision: str, profile: Profile | Fusion | str) -> Fusion | None:
@@ -166,12 +127,11 @@ def _fused(
     number_format: Format,
     formats: Mapping[str, Format],
     overflow: Overflow,
-    oldest: int,
     *,
     bounded: bool,
 ) -> Arrangement:
     rounds = fusion.recurrence
-    copy = with_moved_constants(prepared(model, opset_for(model, oldest) if rounds else oldest))
+    copy = with_moved_constants(prepared(model, opset_for(model, OLDEST) if rounds else OLDEST))
     infer_types(copy)
     names = Names(copy)
     taken = take_apart(copy, names, terms=rounds.terms) if rounds else ()
@@ -195,48 +155,38 @@ def _fused(
     )
 
 
-def _uniform(
+def arrange_everywhere(
     model: ir.Model,
     number_format: Format | None,
-    overflow: Overflow,
-    oldest: int,
     *,
-    stored: bool = False,
+    overflow: Overflow = "infinity",
     bounded: bool = True,
 ) -> Arrangement:
-    copy = prepared(model, opset_for(model, oldest))
+    """What `arrange` finds without a profile."""
+    narrow = number_format is not None and number_format.name == "f16" and not bounded
+    rounded = format_named("tf32") if narrow else number_format
+    copy = prepared(model, opset_for(model, OLDEST))
     infer_types(copy)
     names = Names(copy)
-    rounds = inside("f16" if number_format is None or stored else number_format.name)
-    held = registers(take_apart(copy, names, terms=rounds.terms, typed=number_format is None), rounds.stored)
+    rounds = inside("f16" if number_format is None else number_format.name)
+    taken = take_apart(copy, names, terms=rounds.terms, typed=number_format is None)
+    held = registers(taken, rounds.stored)
     propagate_nans(copy, names)
     typed, settled, kept = _retyped(copy, names, bounded=bounded)
-    notes = [*kept, *not_simulated(copy, number_format)]
-    plan = uniform(copy, number_format, typed, stored=stored, registers=held)
+    notes = (*kept, *not_simulated(copy, rounded))
+    plan = uniform(copy, rounded, typed, stored=narrow, registers=held)
     settled |= already_rounded(copy, plan)
     if overflow == "infinity":  # what is rounded in a run is not saturated
         plan, settled = untabled(copy, plan, settled)
     return Arrangement(
         model=copy,
-        precision=number_format.name if number_format else "",
+        precision=rounded.name if rounded else "",
         plan=plan,
         settled=settled,
         overflow=overflow,
-        notes=tuple(notes),
-    )
-
-
-def _written(found: Arrangement) -> Simulation:
-    """The arrangement with its roundings in the graph."""
-    work = Rewriting(model=found.model, names=Names(found.model), overflow=found.overflow)
-    inserted = insert(found.plan, found.settled, work)
-    return Simulation(
-        model=found.model,
-        precision=found.precision,
-        tensors=inserted.tensors,
-        weights=inserted.weights,
-        operands=inserted.operands,
-        notes=found.notes,
+        typed={value: each for value, each in typed.items() if value not in held},
+        apart=frozenset(each.scan for each in taken),
+        notes=notes,
     )
 
 

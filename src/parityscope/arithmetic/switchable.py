@@ -11,24 +11,17 @@ says which node is which; `evaluation.switching` runs assignments.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._graphs import Names, divided
+from parityscope.arithmetic._graphs import divided
 from parityscope.arithmetic._switching import Decision, Switching, decide
-from parityscope.arithmetic.detyping import retype
-from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.formats import Format, format_named
-from parityscope.arithmetic.maxima import propagate_nans
-from parityscope.arithmetic.movement import already_rounded
 from parityscope.arithmetic.opsets import prepared
-from parityscope.arithmetic.recurrent import inside as rounds_inside
-from parityscope.arithmetic.recurrent import registers, take_apart
-from parityscope.arithmetic.simulation import PRECISIONS
-from parityscope.arithmetic.sites import Plan, not_simulated, uniform, untabled
+from parityscope.arithmetic.simulation import PRECISIONS, arrange_everywhere
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -38,12 +31,13 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic.float8 import Scalings
     from parityscope.arithmetic.rounding import Overflow
+    from parityscope.arithmetic.sites import Plan
     from parityscope.records import Skip
 
 __all__ = ["Decision", "Switchable", "switchable"]
 
 _NO_PRODUCTS: Mapping[str, Scalings] = MappingProxyType({})
-_OPSET = 13  # as typed files are written for: what they say and what is run here is the same graph
+_OPSET, _OPSET_OF_FP8 = 13, 19  # as typed files are written for: what they say and what is run here is the same graph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -100,7 +94,6 @@ def switchable(
     *,
     overflow: Overflow = "infinity",
     bounded: bool = True,
-    keeps_nan: bool = True,
     products: Mapping[str, Scalings] = _NO_PRODUCTS,
     full: str = "f32",
     inside: bool = False,
@@ -112,8 +105,7 @@ def switchable(
 
     Each of `products` (the name of a node, and the scales of its operands) can take its operands in FP8 E4M3 whatever it
     stores: that is a node of its own, called `<name> in FP8`. With them the precision may be "f32": then nothing else is
-    switched. Products that are not low round what they read to TF32 where `full` says so ("tf32"). `keeps_nan` rewrites maxima
-    so that they hand NaN on.
+    switched. Products that are not low round what they read to TF32 where `full` says so ("tf32").
 
     Raises:
         ParityError: the format cannot be simulated, or the opset cannot be converted up.
@@ -123,43 +115,23 @@ def switchable(
         raise ParityError(
             f"{number_format.name} cannot be simulated in float32", fix=f"use one of: {', '.join(PRECISIONS)}"
         )
-    name = number_format.name
-    stored = not bounded and name == "f16"  # float16's significand with FP32's range: see `arrange`
-    if stored:
-        number_format = format_named("tf32")
-    oldest = PRECISIONS["f8e4m3"] if products else _OPSET
-    copy = prepared(model, max(oldest, PRECISIONS.get(number_format.name, oldest)))
+    converted = prepared(model, _OPSET_OF_FP8 if products or number_format.saturating else _OPSET)
     wanted = None if number_format.name == "f32" else number_format
-    infer_types(copy)
-    names = Names(copy)
-    parted = tuple(divided(copy.graph)) if inside else ()  # a recurrent operator becomes a Scan that is none of these
-    rounds = rounds_inside(name)
-    held = registers(take_apart(copy, names, terms=rounds.terms), rounds.stored)
-    if keeps_nan:
-        propagate_nans(copy, names)
-    typed, settled, kept = retype(copy, names)
-    typed = {value: each for value, each in typed.items() if value not in held}
-    notes = (*kept, *not_simulated(copy, wanted))
-    plan = uniform(copy, wanted, typed, stored=stored, registers=held)
-    settled |= already_rounded(copy, plan)
-    if overflow == "infinity":  # what is rounded in a run is not saturated
-        plan, settled = untabled(copy, plan, settled)
+    found = arrange_everywhere(converted, wanted, overflow=overflow, bounded=bounded)
+    parted = [node for node in divided(found.model.graph) if node not in found.apart] if inside else []
     # What the model itself types in a lower format is rounded in every assignment.
-    plan = Plan(
-        storage={value: held for value, held in plan.storage.items() if value not in typed},
-        operands=plan.operands,
-        exact=plan.exact,
-    )
-    switching = decide(plan, settled, copy, overflow, products, parted)
+    storage = {value: held for value, held in found.plan.storage.items() if value not in found.typed}
+    plan = replace(found.plan, storage=storage)
+    switching = decide(plan, found.settled, found.model, overflow, products, parted)
     return Switchable(
-        model=copy,
-        precision=name,
+        model=found.model,
+        precision=number_format.name,
         nodes=switching.decisions,
-        typed={value: each for value, each in typed.items() if value not in settled},
+        typed={value: each for value, each in found.typed.items() if value not in found.settled},
         plan=plan,
-        settled=settled,
+        settled=found.settled,
         switching=switching,
         overflow=overflow,
         full=format_named(full) if full != "f32" else None,
-        notes=notes,
+        notes=found.notes,
     )

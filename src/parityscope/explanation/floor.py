@@ -38,7 +38,7 @@ from parityscope.arithmetic._attributes import number
 from parityscope.arithmetic.error_model import ROUNDING
 from parityscope.arithmetic.movement import MOVES
 from parityscope.arithmetic.sites import PRODUCTS
-from parityscope.explanation.regions import evaluate_region
+from parityscope.explanation.regions import open_region
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -84,15 +84,16 @@ def noise_floor(
 ) -> np.ndarray:
     """Standard deviation of the noise of the region's output under `variant`: float64, of its shape."""
     name = str(model.graph.outputs[0].name)
-    plain = _Plain(accumulator=variant.accumulator)
+    noise = _Noise(accumulator=variant.accumulator, generator=generator)
     coarse = variant.accumulator is not None and variant.accumulator.unit > _unit(np.zeros(0, np.float32))
     enlarged = 1.0 if coarse else _ENLARGED
     with np.errstate(over="ignore", invalid="ignore"):
-        clean = evaluate_region(model, feeds, sessions, variant, plain)[name].astype(np.float64)
+        run = open_region(model, sessions, variant, noise)
+        clean = run(feeds)[name].astype(np.float64)
         total = np.zeros(clean.shape)
+        noise.enlarged = enlarged
         for _ in range(_DRAWS):
-            draw = _Draw(sizes=plain.sizes, generator=generator, enlarged=enlarged)
-            noisy = evaluate_region(model, feeds, sessions, variant, draw)[name].astype(np.float64)
+            noisy = run(feeds)[name].astype(np.float64)
             moved = (noisy - clean) / enlarged
             total += np.square(np.where(np.isfinite(moved), moved, 0.0))
     variance = total / _DRAWS
@@ -103,35 +104,20 @@ def noise_floor(
     return np.sqrt(np.where(variance > 0, np.maximum(variance, _LEAST * usual), variance))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Plain:
-    """An evaluation without noise that works out how much each node would add: `sizes`, by output name."""
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Noise:
+    """How much each node would add (`sizes`, by output name), and so many times that much normal noise.
+
+    With `enlarged` 0 nothing is added, and the sizes are worked out.
+    """
 
     accumulator: Accumulator | None
+    generator: np.random.Generator
+    enlarged: float = 0.0
     sizes: dict[str, np.ndarray] = field(default_factory=dict)
 
-    def read(self, _node: ir.Node, array: np.ndarray) -> np.ndarray:
-        return array
-
-    def computed(
-        self, site: str, node: ir.Node, arrays: Sequence[np.ndarray | None], array: np.ndarray, again: Again
-    ) -> np.ndarray:
-        if site not in self.sizes:
-            size = _added(self.accumulator, node, arrays, array, again)
-            self.sizes[site] = np.where(np.isfinite(size), size, 0.0).astype(array.dtype)
-        return array
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Draw:
-    """An evaluation with enlarged normal noise."""
-
-    sizes: Mapping[str, np.ndarray]
-    generator: np.random.Generator
-    enlarged: float
-
     def read(self, node: ir.Node, array: np.ndarray) -> np.ndarray:
-        if node.op_type in _EXACT or node.op_type in _ONCE or node.op_type in PRODUCTS:
+        if not self.enlarged or node.op_type in _EXACT or node.op_type in _ONCE or node.op_type in PRODUCTS:
             return array
         terms = _length(node, array) if node.op_type in _SUMS else 1.0
         size = self.enlarged * _BOTH * ROUNDING * _unit(array) * max(1.0, math.sqrt(terms / 2.0))
@@ -139,10 +125,14 @@ class _Draw:
         return np.where(np.isfinite(array), moved, array)  # a mask of -inf stays one
 
     def computed(
-        self, site: str, _node: ir.Node, _arrays: Sequence[np.ndarray | None], array: np.ndarray, _again: Again
+        self, site: str, node: ir.Node, arrays: Sequence[np.ndarray | None], array: np.ndarray, again: Again | None
     ) -> np.ndarray:
-        size = self.sizes.get(site)
-        if size is None or size.shape != array.shape:
+        if not self.enlarged:
+            size = _added(self.accumulator, node, arrays, array, again)
+            self.sizes.setdefault(site, np.where(np.isfinite(size), size, 0.0).astype(array.dtype))
+            return array
+        size = self.sizes.get(site, np.zeros(0))
+        if size.shape != array.shape:
             return array
         return np.asarray(array + array.dtype.type(self.enlarged) * size * self._normal(array), array.dtype)
 
@@ -159,12 +149,12 @@ def _added(
     node: ir.Node,
     arrays: Sequence[np.ndarray | None],
     array: np.ndarray,
-    again: Again,
+    again: Again | None,
 ) -> np.ndarray:
     """Standard deviation of what one node adds, of the shape of its result."""
     unit = _unit(array)
     size = np.abs(array.astype(np.float64))
-    if node.op_type in PRODUCTS:
+    if again is not None and node.op_type in PRODUCTS:
         terms = _terms(node, arrays, array)
         squares = again(_squared(node, arrays)).astype(np.float64)
         squares = np.where(np.isfinite(squares), squares, np.square(size))

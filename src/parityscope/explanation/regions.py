@@ -7,14 +7,19 @@ but a rewriting, and nodes that do the same share a session, in all variants and
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from parityscope.arithmetic._graphs import Names
+from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.hypotheses import Operand, Variant
-from parityscope.arithmetic.sites import EXACT_INPUTS, PRODUCTS
+from parityscope.arithmetic.recurrent import take_apart
+from parityscope.arithmetic.sites import EXACT_INPUTS, PRODUCTS, is_float
 from parityscope.evaluation.evaluating import evaluate
-from parityscope.evaluation.program import compile_program
+from parityscope.evaluation.program import compile_program, keys_of
+from parityscope.evaluation.rounding import Rounding
 from parityscope.evaluation.worlds import World
 
 if TYPE_CHECKING:
@@ -22,6 +27,8 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+    from parityscope.arithmetic.hypotheses import Inside
+    from parityscope.arithmetic.recurrent import TakenApart
     from parityscope.evaluation.program import Program, Step
     from parityscope.evaluation.sessions import Sessions
     from parityscope.evaluation.worlds import Change, Instead
@@ -29,7 +36,7 @@ if TYPE_CHECKING:
     Arrays = Sequence[np.ndarray | None]
     Again = Callable[[Arrays], np.ndarray]  # the first result of the same node on other arrays
 
-__all__ = ["Noise", "NotAccumulatedError", "evaluate_region"]
+__all__ = ["Noise", "NotAccumulatedError", "evaluate_region", "open_region"]
 
 _FLOATS = ("float32", "float64")
 _WORLD = "region"
@@ -42,8 +49,8 @@ class Noise(Protocol):
         """`array`, which `node` reads, with noise."""
         ...
 
-    def computed(self, site: str, node: ir.Node, arrays: Arrays, array: np.ndarray, again: Again) -> np.ndarray:
-        """`array`, the value called `site` that `node` made of `arrays`, with noise."""
+    def computed(self, site: str, node: ir.Node, arrays: Arrays, array: np.ndarray, again: Again | None) -> np.ndarray:
+        """`array`, the value called `site` that `node` made of `arrays`, with noise; control flow does not tell of what."""
         ...
 
 
@@ -52,27 +59,43 @@ class NotAccumulatedError(Exception):
 
 
 def evaluate_region(
-    region: ir.Model,
-    feeds: Mapping[str, np.ndarray],
-    sessions: Sessions,
-    variant: Variant | None = None,
-    noise: Noise | None = None,
+    region: ir.Model, feeds: Mapping[str, np.ndarray], sessions: Sessions, variant: Variant | None = None
 ) -> dict[str, np.ndarray]:
-    """Every value of a region by name, under `variant` (its rewriting already done, its output not yet rounded).
+    """Every value of a region by name, once; arguments and errors as of `open_region`."""
+    return open_region(region, sessions, variant)(feeds)
 
-    `feeds` are the region's inputs by name, and all arrays have the shapes and dtypes of the region's own values. A noisy
-    evaluation keeps to roundings that noise cannot move: of the region's inputs and parameters.
+
+def open_region(
+    region: ir.Model, sessions: Sessions, variant: Variant | None = None, noise: Noise | None = None
+) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
+    """A function from a region's inputs to every value of it by name, under `variant`.
+
+    The rewriting of `variant` is done already, its output not yet rounded. Arrays have the shapes and dtypes of the region's own
+    values. A noisy evaluation keeps to roundings that noise cannot move: of the region's inputs and parameters, and inside of
+    recurrent operators.
 
     Raises:
         ParityError: ONNX Runtime refuses a node.
         NotAccumulatedError: `variant` accumulates products step by step, and one cannot be.
     """
-    program = compile_program(_inlined(region))
-    world = _world(program, variant or Variant(words=""), noise, sessions)
-    known = {**program.constants, **feeds}
-    for moment in evaluate([world], feeds, None, sessions):
-        known.update((site, moment.stored(_WORLD, site)) for site in moment.sites)
-    return known
+    variant = variant or Variant(words="")
+    region = _inlined(region)
+    taken: tuple[TakenApart, ...] = ()
+    if variant.inside is not None:
+        region = region.clone()
+        infer_types(region)
+        taken = take_apart(region, Names(region), terms=variant.inside.recurrence.terms)
+        region.graph.sort()
+    program = compile_program(region)
+    world = _with_inside(_world(program, variant, noise, sessions), variant.inside, taken)
+
+    def run(feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        known = {**program.constants, **feeds}
+        for moment in evaluate([world], feeds, None, sessions):
+            known.update((site, moment.stored(_WORLD, site)) for site in moment.sites)
+        return known
+
+    return run
 
 
 def _inlined(region: ir.Model) -> ir.Model:
@@ -97,7 +120,13 @@ def _world(program: Program, variant: Variant, noise: Noise | None, sessions: Se
                 constants[step.key, index] = change(program.constants[name])
             elif change is not None:
                 taken[step.key, index] = change
-        compute = _noisy(program, step, noise, sessions) if noise else _accumulated(step, variant)
+        compute = None
+        if noise is None:
+            compute = _accumulated(step, variant)
+        elif step.bodies:  # is run as the world changes it inside
+            stored.update((site, _with_noise(noise, site, step)) for site in step.outputs if site)
+        else:
+            compute = _noisy(program, step, noise, sessions)
         if compute is not None:
             instead[step.key] = compute
         if variant.between is not None and noise is None:
@@ -156,19 +185,45 @@ def _accumulated(step: Step, variant: Variant) -> Instead | None:
     return instead
 
 
+def _with_inside(world: World, inside: Inside | None, taken: Sequence[TakenApart]) -> World:
+    """The world with what is rounded in the steps of recurrent operators that were taken apart."""
+    if inside is None:
+        return world
+    program, rounding = world.program, Rounding(inside.format)
+    stored, operands = dict(world.stored), dict(world.taken)
+    keys = keys_of(program)
+    for each in taken:
+        body = each.scan.attributes["body"].as_graph()
+        if inside.recurrence.stored:
+            weights = (value for value in body.initializers.values() if is_float(value))
+            values = (value for kind in inside.recurrence.stored for value in each.values[kind])
+            stored.update((program.sites[value], rounding) for value in (*weights, *values))
+        else:
+            operands.update(
+                ((keys[node], index), rounding) for node in body for index in PRODUCTS.get(node.op_type) or ()
+            )
+    return replace(world, stored=stored, taken=operands)
+
+
 def _noisy(program: Program, step: Step, noise: Noise, sessions: Sessions) -> Instead:
-    # What a body takes from around it are constants alone: a recurrent operator that was taken apart is all that has one.
-    captured = [program.constants[name] for name in step.captured]
-
-    def run(arrays: Arrays) -> list[np.ndarray]:
-        return sessions.run(step, list(arrays), program, captured)
-
     def instead(arrays: Arrays) -> list[np.ndarray]:
-        def noisy(site: str, array: np.ndarray) -> np.ndarray:
-            if not isinstance(array, np.ndarray) or array.dtype.name not in _FLOATS:
-                return array
-            return noise.computed(site, step.node, arrays, array, lambda others: run(others)[0])
+        def again(others: Arrays) -> np.ndarray:
+            found: np.ndarray = sessions.run(step, list(others), program)[0]
+            return found
 
-        return [noisy(site, array) for site, array in zip(step.outputs, run(arrays), strict=True)]
+        results = sessions.run(step, list(arrays), program)
+        return [
+            _with_noise(noise, site, step, arrays, again)(array)
+            for site, array in zip(step.outputs, results, strict=True)
+        ]
 
     return instead
+
+
+def _with_noise(noise: Noise, site: str, step: Step, arrays: Arrays = (), again: Again | None = None) -> Change:
+    def noisy(array: np.ndarray) -> np.ndarray:
+        if not isinstance(array, np.ndarray) or array.dtype.name not in _FLOATS:
+            return array
+        return noise.computed(site, step.node, arrays, array, again)
+
+    return noisy

@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
+    from parityscope.arithmetic.recurrent import Recurrence
+
     Transform = Callable[[np.ndarray, "Operand"], np.ndarray]
     Accumulate = Callable[[ir.Node, Sequence[np.ndarray | None]], np.ndarray | None]
     Rewrite = Callable[[ir.Model, ir.Node, float], None]
     Variants = Callable[[ir.Node, "Context"], Iterable["Variant"]]
 
-__all__ = ["Accumulator", "Context", "Hypothesis", "Operand", "Rounding", "Variant", "hypotheses"]
+__all__ = ["Accumulator", "Context", "Hypothesis", "Inside", "Operand", "Rounding", "Variant", "hypotheses"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,12 +65,24 @@ class Accumulator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Inside:
+    """How recurrent operators are computed: taken apart, and rounded to the format called `format` in every step.
+
+    The weights and what `recurrence` stores are; where it stores nothing, what products take is.
+    """
+
+    format: str
+    recurrence: Recurrence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
     """One way to compute a region.
 
     Args:
         words: What is different, for the report.
         rewrite: Edits a copy of the region's graph, given the node asked about.
+        inside: What is rounded inside of the region's recurrent operators; without it they run whole.
         operands: Applied to what products (MatMul, Conv, ...) multiply, on its way in.
         stored: Applied to the region's float inputs and parameters.
         between: Applied to float tensors between the region's nodes.
@@ -81,6 +95,7 @@ class Variant:
 
     words: str
     rewrite: Rewrite | None = None
+    inside: Inside | None = None
     operands: Transform | None = None
     stored: Transform | None = None
     between: Transform | None = None

@@ -50,7 +50,7 @@ def inputs_rounded(name: str) -> Variants:
         yield Variant(words=f"all parameters are stored in {title}", stored=_of_parameters(rounded(name)))
         if foldable(context.model.graph):
             yield replace(multiplied, words=f"{multiplied.words}, {FOLDED}", rewrite=fold)
-        if has_recurrence(context.model.graph, name):
+        if has_recurrence(context.model.graph):
             yield steps_multiplied(name)
 
     return variants
@@ -66,7 +66,7 @@ def inputs_and_output_stored(name: str) -> Variants:
         graph = context.model.graph
         for variant in _stored(name, graph):
             yield replace(variant, accumulator=TENSOR_CORES)
-        if has_recurrence(graph, name):
+        if has_recurrence(graph):
             yield from state_stored(name)
             yield steps_multiplied(name, output=True)
         if attributes_change(name, graph):

@@ -37,11 +37,11 @@ def _half(total: np.ndarray) -> np.ndarray:
 
 
 def _applies(node: ir.Node, graph: ir.Graph) -> bool:
-    return has_product(node, graph) or has_recurrence(graph, "f16")
+    return has_product(node, graph) or has_recurrence(graph)
 
 
 def _variants(node: ir.Node, context: Context) -> Iterator[Variant]:
-    if has_recurrence(context.model.graph, "f16"):
+    if has_recurrence(context.model.graph):
         yield from sums_rounded("f16")
     if not has_product(node, context.model.graph):
         return

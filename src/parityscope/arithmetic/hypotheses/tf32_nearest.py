@@ -25,11 +25,11 @@ __all__ = ["HYPOTHESIS"]
 
 
 def _applies(node: ir.Node, graph: ir.Graph) -> bool:
-    return has_product(node, graph) or has_recurrence(graph, "tf32")
+    return has_product(node, graph) or has_recurrence(graph)
 
 
 def _variants(node: ir.Node, context: Context) -> Iterator[Variant]:
-    if has_recurrence(context.model.graph, "tf32"):
+    if has_recurrence(context.model.graph):
         yield steps_multiplied("tf32")
     if not has_product(node, context.model.graph):
         return
