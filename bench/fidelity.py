@@ -20,7 +20,7 @@ rounded like that before they are compared.
 The error of a whole network's output on one input is one draw: rounding luck alone moved that of the PP-OCRv4 recogniser
 by a factor of 2.5, and that of a single number has no size of its own. With `--draws N` the errors of outputs are root mean
 squares over N draws, on the engine and predicted: the network and its sample as they are, and with all parameters and inputs
-moved by less than the format resolves (`parityscope.arithmetic.drawing`), each against its own reference. `--outputs` measures
+moved by less than the format resolves (`parityscope.expectation.drawing`), each against its own reference. `--outputs` measures
 nothing else, and prints what single draws say beside it.
 
 In the JSON file every point is a tensor, so that it can be plotted. `--again FILE` keeps what such a file says was measured and

@@ -25,7 +25,7 @@ import onnxruntime as ort
 from parityscope.arithmetic.opsets import prepared
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
-from parityscope.forecast import forecast
+from parityscope.expectation.forecasting import forecast
 from proving.models.fetching import model_path
 from proving.models.samples import SAMPLES, sample_of
 

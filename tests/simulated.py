@@ -51,9 +51,11 @@ class Simulation:
         """What products take rounded, besides weights."""
         return dict(self._read(constant=False))
 
-    def __call__(self, feeds: Mapping[str, Any], names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
+    def __call__(
+        self, feeds: Mapping[str, Any], names: Sequence[str] | None = None, threads: int = 1
+    ) -> dict[str, np.ndarray]:
         """The values called `names`, or the outputs."""
-        return open_simulation(self.found, names, threads=1)({key: np.asarray(one) for key, one in feeds.items()})
+        return open_simulation(self.found, names, threads=threads)({key: np.asarray(one) for key, one in feeds.items()})
 
     def _stored(self, *, constant: bool) -> Iterator[tuple[str, str]]:
         plan = self.found.plan

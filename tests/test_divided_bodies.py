@@ -151,9 +151,9 @@ def test_what_is_written_computes_what_is_predicted(data: st.DataObject, low: st
     onnx.checker.check_model(ir.to_proto(typed.model), full_check=True)
     wanted = np.array([typed.formats.get(name, low if name not in chosen else "f32") == low for name in names])
     sample = Sample(index=0, name="s", arrays=arrays)
-    same(detype(typed.model)(arrays), board.run(sample, wanted))
+    same(detype(typed.model)(arrays, threads=THREADS), board.run(sample, wanted))
     everything = np.ones(len(names), np.bool_)
-    same(simulate(model.clone(), low)(arrays), board.run(sample, everything))
+    same(simulate(model.clone(), low)(arrays, threads=THREADS), board.run(sample, everything))
     same(ran(model.clone(), arrays), board.run(sample, ~everything))
 
 
@@ -172,7 +172,7 @@ def test_a_trained_model_inside_branches() -> None:
         typed = typed_model(model.clone(), "f16", kept, inside=True)
         onnx.checker.check_model(ir.to_proto(typed.model), full_check=True)
         wanted = np.array([typed.formats.get(name) == "f16" for name in names])
-        found = detype(typed.model)(arrays)
+        found = detype(typed.model)(arrays, threads=THREADS)
         same(found, board.run(Sample(index=0, name="s", arrays=dict(arrays)), wanted))
 
 

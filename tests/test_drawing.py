@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from one_sample import one_sample
-from parityscope.arithmetic.drawing import Moved, is_moved, moved_inputs
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.backends.recording import silent
 from parityscope.case import Inputs, load_model
 from parityscope.comparison.rows import as_given
 from parityscope.expectation import Expectation
+from parityscope.expectation.drawing import Moved, is_moved, moved_inputs
 from parityscope.study._drawing import redrawn
 from parityscope.testing.networks import write_network
 

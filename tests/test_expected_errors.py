@@ -16,7 +16,7 @@ from parityscope.comparison import measure_pair
 from parityscope.evaluation.simulating import open_simulation
 from parityscope.expectation import graded_error
 from parityscope.expectation.expecting import expect
-from parityscope.forecast import forecast
+from parityscope.expectation.forecasting import forecast
 from parityscope.testing.networks import parse_network, write_network
 
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ from parityscope.arithmetic import FORMATS, round_to
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.errors import ParityError
-from parityscope.forecast import Forecast, Settings, forecast
-from parityscope.forecast.parameters import changed_parameters
-from parityscope.forecast.ranges import range_of
-from parityscope.forecast.records import Range
+from parityscope.expectation.forecasting import Settings, forecast
+from parityscope.expectation.forecasts import Forecast, Range
+from parityscope.expectation.parameters import changed_parameters
+from parityscope.expectation.ranges import range_of
 from parityscope.records import Site
 from parityscope.report.forecast import document, render
 from parityscope.testing.networks import write_network

@@ -11,7 +11,7 @@ import pytest
 
 from command_line import exit_status
 from parityscope.case import Inputs, Sample, load_model
-from parityscope.forecast import Settings, forecast
+from parityscope.expectation.forecasting import Settings, forecast
 from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:

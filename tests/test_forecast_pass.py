@@ -1,4 +1,4 @@
-"""The compiled pass of forecasts says what the general one says, on any bits, in any cut; and segments change nothing."""
+"""What a forecast measures of a tensor: the whole error beside its parts, on any bits, in any cut."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.comparison import measure_replay
-from parityscope.forecast import Settings, forecast
-from parityscope.forecast._rows import Crew, Rows, is_fast, measured
-from parityscope.forecast.ranges import range_of
-from parityscope.forecast.tallies import Tally
+from parityscope.expectation.forecasting import Settings, forecast
+from parityscope.expectation.tallies import Tally
 from parityscope.records import Site
 
 if TYPE_CHECKING:
@@ -35,38 +33,29 @@ def floats(bits: list[int]) -> np.ndarray:
     return np.array(bits, np.uint32).view(np.float32)
 
 
-def row(tensors: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> Rows:
-    """The sum of several samples of one tensor."""
-    total = Rows.empty(1)
-    with Crew.of(1) as crew:
-        for threesome in tensors:
-            total.add(np.array([0]), measured([threesome], crew, ranged=True))
-    return total
-
-
 @settings(deadline=None, max_examples=200)
-@given(samples=st.lists(st.lists(st.tuples(PATTERNS, PATTERNS, PATTERNS), max_size=30), min_size=1, max_size=3))
-def test_any_bits_are_measured_as_by_the_general_pass(samples: list[list[tuple[int, int, int]]]) -> None:
-    tensors = [tuple(floats([each[place] for each in sample]) for place in range(3)) for sample in samples]
-    found = row([(r, c, f) for r, c, f in tensors])
-    together = [np.concatenate([threesome[place] for threesome in tensors]) for place in range(3)]
-    r, c, f = together
+@given(sample=st.lists(st.tuples(PATTERNS, PATTERNS, PATTERNS), max_size=30))
+def test_the_whole_error_is_measured_beside_its_parts(sample: list[tuple[int, int, int]]) -> None:
+    r, c, f = (floats([each[place] for each in sample]) for place in range(3))
     total = measure_replay(r, c, r, channel_axis=None)
     split = measure_replay(r, c, f, channel_axis=None)
-    assert found.total()[0][0] == pytest.approx(total.introduced, rel=1e-12)
-    assert found.total()[1][0] == pytest.approx(total.introduced_finite, rel=1e-12)
-    assert found.introduced()[0][0] == pytest.approx(split.introduced, rel=1e-12)
-    assert found.introduced()[1][0] == pytest.approx(split.inherited, rel=1e-12)
-    assert found.counts[0, 0] == total.introduced_nonfinite
-    assert found.largest_error(0) == total.introduced_max
-    held = range_of(SITE, r)
-    assert found.range_of(0) == (held.largest, held.smallest)
-    assert found.counts[0, 6:8].tolist() == [held.zeros, held.nonfinite]
+    assert (split.total_max, split.total_index) == (total.introduced_max, total.worst_index)
+    tally = Tally(places={"t": SITE}, ranged=True)
+    tally.add(["t"], {"t": r}, {"t": c}, {"t": f})
+    found = tally.predicted(frozenset())["t"]
+    assert found.rel_l2 == pytest.approx(total.introduced, rel=1e-12)
+    assert found.rel_l2_finite == pytest.approx(total.introduced_finite, rel=1e-12)
+    assert (found.max_abs, found.worst_index, found.nonfinite) == (
+        total.introduced_max,
+        total.worst_index,
+        total.introduced_nonfinite,
+    )
+    assert (found.introduced, found.inherited) == (split.introduced, split.inherited)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_the_worst_element_is_found_in_any_cut(threads: int) -> None:
-    # Three tensors of 100,000 elements: cut in up to three parts, each of many blocks.
+    # Three tensors of 100,000 elements, each of many blocks.
     generator = np.random.default_rng(threads)
     r = generator.normal(size=100_000).astype(np.float32)
     wrong, broken = r.copy(), r.copy()
@@ -74,29 +63,21 @@ def test_the_worst_element_is_found_in_any_cut(threads: int) -> None:
     wrong[99_999] += 1
     broken[66_000] = np.nan
     broken[[20_000, 88_000]] = np.inf
-    with Crew.of(threads) as crew:
-        rows = measured([(r, wrong, None), (r, broken, None), (r, r.copy(), None)], crew, ranged=False)
-    assert [rows.worst(at) for at in range(3)] == [77_777, 20_000, None]
-    assert rows.largest_error(0) == float(wrong[77_777]) - float(r[77_777])
-    assert rows.largest_error(1) == math.inf
-    assert rows.counts[1, 0] == 3
-    assert rows.total()[0].tolist()[1:] == [math.inf, 0.0]
-
-
-def test_only_plain_float32_takes_the_fast_way() -> None:
-    r = np.zeros((4, 3), np.float32)
-    assert is_fast(r, r.copy(), None)
-    assert not is_fast(r, r[:2], None)
-    assert not is_fast(r, r, r.astype(np.float16))
-    assert not is_fast(r, np.zeros((3, 4), np.float32).T, None)
+    tally = Tally(places=dict.fromkeys("wbs", SITE), ranged=False, threads=threads)
+    tally.add("wbs", dict.fromkeys("wbs", r), {"w": wrong, "b": broken, "s": r.copy()}, {})
+    found = tally.predicted(frozenset())
+    assert [found[name].worst_index for name in "wbs"] == [(77_777,), (20_000,), None]
+    assert found["w"].max_abs == float(wrong[77_777]) - float(r[77_777])
+    assert found["b"].max_abs == math.inf
+    assert found["b"].nonfinite == 3
+    assert [found[name].rel_l2 for name in "bs"] == [math.inf, 0.0]
 
 
 def test_a_tensor_that_changes_its_shape_is_reported_beside_what_was_measured() -> None:
-    tally = Tally({"t": SITE}, ranged=True)
+    tally = Tally(places={"t": SITE}, ranged=True)
     good, bad = np.float32([[3, 4]]), np.float32([3, 4, 5])
-    with Crew.of(1) as crew:
-        tally.add(["t"], {"t": good}, {"t": good + np.float32(1)}, {}, crew)
-        tally.add(["t"], {"t": good}, {"t": bad}, {}, crew)
+    tally.add(["t"], {"t": good}, {"t": good + np.float32(1)}, {})
+    tally.add(["t"], {"t": good}, {"t": bad}, {})
     assert "shape" in tally.problems["t"]
     found = tally.predicted(frozenset())["t"]
     assert (found.elements, found.max_abs, found.worst_index) == (2, 1.0, (0, 0))

@@ -11,7 +11,24 @@ import onnx_ir as ir
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from parityscope.arithmetic.error_model import (
+from parityscope.arithmetic.formats import FORMATS
+from parityscope.arithmetic.opsets import OLDEST, prepared
+from parityscope.arithmetic.rounding import round_to
+from parityscope.backends import Capture
+from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.opening import open_target
+from parityscope.backends.recording import observable
+from parityscope.backends.targets import parse_target
+from parityscope.case import Inputs, Model, Sample, load_model
+from parityscope.comparison import measure_pair
+from parityscope.evaluation.evaluating import run_world, run_worlds
+from parityscope.evaluation.program import compile_program
+from parityscope.evaluation.reordering import reordered_world
+from parityscope.evaluation.sessions import Sessions
+from parityscope.evaluation.worlds import World
+from parityscope.expectation import FLOAT32_ROUNDING, Expectation, grade_of
+from parityscope.expectation.disturbing import disturbed_world, expected_variance
+from parityscope.expectation.error_model import (
     ROUNDING,
     accumulation_variance,
     chain,
@@ -22,26 +39,9 @@ from parityscope.arithmetic.error_model import (
     repeated,
     rounding_variance,
 )
-from parityscope.arithmetic.formats import FORMATS
-from parityscope.arithmetic.opsets import OLDEST, prepared
-from parityscope.arithmetic.rounding import round_to
-from parityscope.arithmetic.ulps import EXACT, SUMS, ULPS
-from parityscope.arithmetic.variances import SUMMED
-from parityscope.backends import Capture
-from parityscope.backends._onnxruntime import open_session
-from parityscope.backends.opening import open_target
-from parityscope.backends.recording import observable
-from parityscope.backends.targets import parse_target
-from parityscope.case import Inputs, Model, Sample, load_model
-from parityscope.comparison import measure_pair
-from parityscope.evaluation.disturbing import disturbed_world, expected_variance
-from parityscope.evaluation.evaluating import run_world, run_worlds
-from parityscope.evaluation.program import compile_program
-from parityscope.evaluation.reordering import reordered_world
-from parityscope.evaluation.sessions import Sessions
-from parityscope.evaluation.worlds import World
-from parityscope.expectation import FLOAT32_ROUNDING, Expectation, grade_of
 from parityscope.expectation.expecting import expect, referred
+from parityscope.expectation.ulps import EXACT, SUMS, ULPS
+from parityscope.expectation.variances import SUMMED
 from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:

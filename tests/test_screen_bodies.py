@@ -64,7 +64,7 @@ def loaded(folder: Path, text: str, samples: list[dict[str, np.ndarray]]) -> tup
 
 def flags(folder: Path, text: str, samples: list[dict[str, np.ndarray]], low: str = "f16") -> dict[str, str]:
     model, inputs = loaded(folder, text, samples)
-    ranges = ranges_of(model, inputs, 1 << 28, 1, lambda *_: None)
+    ranges = ranges_of(model, inputs, 1, lambda *_: None)
     return {name: flag.text for name, flag in flagged_within(model, inputs, ranges, low, 1.3, 1).items()}
 
 

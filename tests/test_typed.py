@@ -66,7 +66,7 @@ def dtypes(typed: Typed) -> dict[str, str]:
 
 def evaluated(model: ir.Model, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """What a typed model really computes."""
-    return detype(model)(arrays)
+    return detype(model)(arrays, threads=THREADS)
 
 
 def assert_predicted(

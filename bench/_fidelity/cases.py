@@ -11,11 +11,11 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from parityscope.arithmetic.drawing import Moved, is_moved, moved_inputs
 from parityscope.arithmetic.opsets import OLDEST, prepared
 from parityscope.arithmetic.typed import typed_model
 from parityscope.case import Sample
 from parityscope.case.model import load_model
+from parityscope.expectation.drawing import Moved, is_moved, moved_inputs
 from proving.models.efficientnet import efficientnet_lite0
 from proving.models.fetching import fetch, model_path
 from proving.models.samples import sample_of
@@ -30,7 +30,7 @@ __all__ = ["case", "drawn", "pack"]
 
 
 def drawn(model: Model, sample: Sample, number: int, number_format: Format, folder: Path) -> tuple[Model, Sample]:
-    """The network and its sample with the rounding drawn anew (`arithmetic.drawing`); number 0 is themselves.
+    """The network and its sample with the rounding drawn anew (`expectation.drawing`); number 0 is themselves.
 
     The model is written to `folder`, and beside it, as NAME.f16.onnx, its strongly typed FP16 copy.
     """

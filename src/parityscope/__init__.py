@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from parityscope.forecast import Forecast
+    from parityscope.expectation.forecasts import Forecast
     from parityscope.records import Policy
     from parityscope.study import Settings, Study
     from parityscope.verification import Verification
@@ -121,12 +121,12 @@ def predict(
     Raises:
         ParityError: bad input, or a format or profile that there is not.
     """
-    from parityscope import forecast
+    from parityscope.expectation import forecasting
     from parityscope.study import Question, posed
 
     with posed(Question(model=model, candidate="ort", inputs=inputs), memory=memory) as asked:
-        settings = forecast.Settings(profile=profile, memory=memory)
-        return forecast.forecast(asked.case.model, asked.case.inputs, list(formats), settings)
+        settings = forecasting.Settings(profile=profile, memory=memory)
+        return forecasting.forecast(asked.case.model, asked.case.inputs, list(formats), settings)
 
 
 def verify(

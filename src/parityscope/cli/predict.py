@@ -16,7 +16,7 @@ from parityscope.errors import Exit
 
 if TYPE_CHECKING:
     from parityscope.case import Inputs
-    from parityscope.forecast import Settings
+    from parityscope.expectation.forecasting import Settings
 
 __all__ = ["NAME", "command"]
 
@@ -56,7 +56,7 @@ def command(
 ) -> int:
     """Predicts the error of each format at every output and layer; 1 if an output would be lost, 3 if not judged."""
     from parityscope.case.formats.dynamic_ranges import dynamic_ranges
-    from parityscope.forecast import Settings
+    from parityscope.expectation.forecasting import Settings
     from parityscope.report.forecast import FORMS
 
     FORMS.check(format_name)
@@ -102,7 +102,7 @@ def _document(
 ) -> dict[str, Any]:
     import parityscope
     from parityscope.case import load_inputs, load_model
-    from parityscope.forecast import forecast
+    from parityscope.expectation.forecasting import forecast
     from parityscope.report.forecast import document
 
     model = load_model(path)

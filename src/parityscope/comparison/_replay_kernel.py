@@ -6,6 +6,7 @@ import numpy as np
 
 from parityscope.comparison._bins import BLOCK
 from parityscope.comparison._loops import (
+    MAGNITUDE,
     NONFINITE,
     add_channels,
     add_scattered,
@@ -37,8 +38,30 @@ def _split(
 
 
 @compiled(reassociate=True)
+def _whole(candidate: np.ndarray, reference: np.ndarray, moments: np.ndarray) -> np.int64:
+    """Adds the sum of (c-r)^2; gives the bits of the largest |c-r|."""
+    e2 = 0.0
+    largest = np.int64(0)
+    for i in range(reference.shape[0]):
+        e = np.float64(candidate[i]) - reference[i]
+        e2 += e * e
+        largest = max(largest, np.float64(e).view(np.int64) & MAGNITUDE)
+    moments[4] += e2
+    return largest
+
+
+@compiled()
+def _first_whole(candidate: np.ndarray, reference: np.ndarray, wanted: np.int64) -> int:
+    """The first index at which the bits of |c-r| are `wanted`."""
+    for i in range(reference.shape[0]):
+        if np.float64(np.float64(candidate[i]) - reference[i]).view(np.int64) & MAGNITUDE == wanted:
+            return i
+    return -1
+
+
+@compiled(reassociate=True)
 def _replay_sums(introduced: np.ndarray, inherited: np.ndarray, reference: np.ndarray, moments: np.ndarray) -> None:
-    d2 = h2 = dh = r2 = e2 = 0.0
+    d2 = h2 = dh = r2 = 0.0
     for i in range(introduced.shape[0]):
         d = introduced[i]
         h = inherited[i]
@@ -46,12 +69,10 @@ def _replay_sums(introduced: np.ndarray, inherited: np.ndarray, reference: np.nd
         h2 += h * h
         dh += d * h
         r2 += reference[i] * reference[i]
-        e2 += (d + h) * (d + h)
     moments[0] += d2
     moments[1] += h2
     moments[2] += dh
     moments[3] += r2
-    moments[4] += e2
 
 
 @compiled(kept=True)
@@ -81,7 +102,8 @@ def replay_block(
         counts: int64, (7,): elements summed; non-finite in c where f is finite; c and f differ otherwise in a
             non-finite value; non-finite in f where r is finite; f and r differ otherwise; elements left out; c and r
             differ in a non-finite value.
-        extremes: int64, (3,): bits of the largest |c-f| and its flat index; lowest flat index where c and f disagree.
+        extremes: int64, (6,): bits of the largest |c-f| and its flat index; lowest flat index where c and f disagree; then the
+            same of c and r.
         squares: float64, (2, channels): sums of (c-f)^2 and of r^2.
         disagreeing: int64, (channels,): elements where c and f disagree in a non-finite value.
         wide: float64, (3, BLOCK): room to work in, as the one that follows.
@@ -101,6 +123,10 @@ def replay_block(
         if intact:
             if channels:
                 add_channels(d, r, first + start, inner, squares)
+            whole_error = _whole(candidate[start : start + m], r, moments)
+            if whole_error > extremes[3]:
+                extremes[3] = whole_error
+                extremes[4] = first + start + _first_whole(candidate[start : start + m], r, whole_error)
         else:
             whole = m
             m = 0
@@ -112,6 +138,13 @@ def replay_block(
                 r_bad = is_nonfinite(r_bits)
                 c_bad = is_nonfinite(c_bits)
                 f_bad = is_nonfinite(f_bits)
+                if not r_bad and not c_bad:
+                    error = np.float64(candidate[start + i]) - np.float64(reference[start + i])
+                    moments[4] += 0.0 if f_bad else error * error
+                    error_bits = np.float64(error).view(np.int64) & MAGNITUDE
+                    if error_bits > extremes[3]:
+                        extremes[3] = error_bits
+                        extremes[4] = at
                 if not r_bad and not c_bad and not f_bad:
                     r[m] = r[i]
                     h[m] = h[i]
@@ -131,6 +164,7 @@ def replay_block(
                     counts[4 if r_bad else 3] += 1
                 if (c_bad or r_bad) and not (c_bad and r_bad and agree(c_bits, r_bits)):
                     counts[6] += 1
+                    extremes[5] = min(extremes[5], at)
             r = r[:m]
             d = d[:m]
             h = h[:m]

@@ -55,10 +55,10 @@ class ReplayStatistics:
     `count` is the number of elements, `left_out` those of them that are non-finite in r, c or f.
     `introduced_nonfinite` are non-finite in c where f is finite, `introduced_conflicting` differ in another way that
     involves a non-finite value; the inherited ones are the same of f against r;
-    `total_nonfinite` counts c against r, of both kinds. `introduced_max` is the largest |c - f|,
-    infinite at an element that disagrees. For integers and strings the sums are counts of differing elements:
-    introduced2 of c against f, inherited2 of f against r, total2 of c against r, and reference2 is `count`.
-    `channels` holds sums of (c - f)^2 and r^2.
+    `total_nonfinite` counts c against r, of both kinds. `introduced_max` is the largest |c - f|, infinite at an element that
+    disagrees, at `worst_index`; `total_max` and `total_index` are the same of c and r. For integers and strings the sums are
+    counts of differing elements: introduced2 of c against f, inherited2 of f against r, total2 of c against r, and
+    reference2 is `count`. `channels` holds sums of (c - f)^2 and r^2.
     """
 
     count: int
@@ -76,6 +76,8 @@ class ReplayStatistics:
     total_nonfinite: int
     introduced_max: float
     worst_index: tuple[int, ...] | None
+    total_max: float
+    total_index: tuple[int, ...] | None
     channels: Channels | None
     exact: bool = False
 
@@ -175,6 +177,7 @@ def _merge(first: ReplayStatistics, second: ReplayStatistics) -> ReplayStatistic
     unit = max(held, default=0)
     one, two = (scaled(1.0, 2 * (replay.exponent - unit)) if _holds(replay) else 1.0 for replay in (first, second))
     larger = second if first.worst_index is None or second.introduced_max > first.introduced_max else first
+    whole = second if first.total_index is None or second.total_max > first.total_max else first
     return ReplayStatistics(
         count=first.count + second.count,
         introduced2=first.introduced2 * one + second.introduced2 * two,
@@ -191,6 +194,8 @@ def _merge(first: ReplayStatistics, second: ReplayStatistics) -> ReplayStatistic
         total_nonfinite=first.total_nonfinite + second.total_nonfinite,
         introduced_max=larger.introduced_max,
         worst_index=larger.worst_index,
+        total_max=whole.total_max,
+        total_index=whole.total_index,
         channels=merge_channels(first.channels, second.channels, factors=(one, two)),
         exact=first.exact and second.exact,
     )
@@ -202,18 +207,17 @@ def _holds(replay: ReplayStatistics) -> bool:
 
 def _measure_stretch(rows: _Rows, start: int, stop: int) -> ReplayStatistics:
     from parityscope.comparison._blocks import replay_block
-    from parityscope.comparison._stretch import index_in
 
     moments = np.zeros(5)
     counts = np.zeros(7, np.int64)
-    extremes = np.array([0, NOWHERE, NOWHERE], np.int64)
+    extremes = np.array([0, NOWHERE, NOWHERE] * 2, np.int64)
     layout, exponent = rows.layout, rows.exponent
     squares = np.zeros((2, layout.channels))
     disagreeing = np.zeros(layout.channels, np.int64)
     for at, (reference, candidate, replayed) in blocks(rows.rows, rows.working, exponent, start, stop):
         replay_block(reference, candidate, replayed, at, layout.inner, moments, counts, extremes, squares, disagreeing)
     introduced2, inherited2, product, reference2, total2 = (float(moment) for moment in moments)
-    disagree = extremes[2] < NOWHERE
+    worst, whole = (_worst(rows, *found) for found in (extremes[:3], extremes[3:]))
     return ReplayStatistics(
         count=stop - start,
         introduced2=introduced2,
@@ -228,8 +232,10 @@ def _measure_stretch(rows: _Rows, start: int, stop: int) -> ReplayStatistics:
         inherited_conflicting=int(counts[4]),
         left_out=int(counts[5]),
         total_nonfinite=int(counts[6]),
-        introduced_max=math.inf if disagree else scaled(float(extremes[0:1].view(np.float64)[0]), exponent),
-        worst_index=index_in(rows.shape, int(extremes[2] if disagree else extremes[1]), rows.parts),
+        introduced_max=worst[0],
+        worst_index=worst[1],
+        total_max=whole[0],
+        total_index=whole[1],
         channels=None
         if not layout.channels
         else Channels(
@@ -241,6 +247,17 @@ def _measure_stretch(rows: _Rows, start: int, stop: int) -> ReplayStatistics:
             disagreeing=disagreeing,
         ),
     )
+
+
+def _worst(
+    rows: _Rows, bits: np.int64, largest: np.int64, disagreeing: np.int64
+) -> tuple[float, tuple[int, ...] | None]:
+    """The largest difference of two of the tensors, and where it is; infinite where they disagree in a non-finite value."""
+    from parityscope.comparison._stretch import index_in
+
+    if disagreeing < NOWHERE:
+        return math.inf, index_in(rows.shape, int(disagreeing), rows.parts)
+    return scaled(float(bits.view(np.float64)), rows.exponent), index_in(rows.shape, int(largest), rows.parts)
 
 
 def _count_differences(rows: tuple[np.ndarray, ...], shape: tuple[int, ...], *, text: bool) -> ReplayStatistics:
@@ -264,6 +281,8 @@ def _count_differences(rows: tuple[np.ndarray, ...], shape: tuple[int, ...], *, 
         total_nonfinite=0,
         introduced_max=float(introduced.max_difference or 0),
         worst_index=introduced.max_index if introduced.max_index is not None else introduced.first_mismatch,
+        total_max=float(total.max_difference or 0),
+        total_index=total.max_index if total.max_index is not None else total.first_mismatch,
         channels=None,
         exact=True,
     )

@@ -1,10 +1,14 @@
 """What error is to be expected, of each tensor, in each arithmetic; and the grade of a measured one.
 
-* `expecting`: formats and the FP32 noise floor, as worlds of one pass;
-* `grades`   : measured and expected errors -> grades;
-* `records`  : what is to be expected.
+* `expecting`  : formats and the FP32 noise floor, as worlds of one pass (`error_model`, `variances`, `ulps`, `disturbing`);
+* `grades`     : measured and expected errors -> grades;
+* `forecasting`: what each format will do to a model, of which there is no candidate (`lockstep`, `tallies`, `ranges`,
+  `parameters`; `words` says it);
+* `drawing`    : the error of outputs of few numbers, drawn several times;
+* `records`, `forecasts`: what is to be expected, and what was found.
 
-`expecting` is imported by who asks: it brings the evaluator, and an output that agrees to the last bit needs none.
+All but `grades` and the records are imported by who asks: they bring the evaluator, and an output that agrees to the last
+bit needs none.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ FP32 evaluations of a network are apart. Of each tensor, as relative L2 distance
 
     floor² = 2 (propagated² + rounding²) + variation²,    never less than one rounding, 2^-24
 
-* propagated: the errors that products and reductions are expected to make (`arithmetic.error_model`, the second
+* propagated: the errors that products and reductions are expected to make (`error_model`, the second
   moments of N. J. Higham and T. Mary's probabilistic analysis, SIAM J. Sci. Comput. 41, 2019), put on the tensors of one
-  world `_GAIN` times as large as they are and carried on by the network itself (`evaluation.disturbing`). Two
+  world `_GAIN` times as large as they are and carried on by the network itself (`disturbing`). Two
   evaluations make independent errors: hence the 2.
 * rounding: 0.4247 · 2^-24, of whatever computes the tensor last.
 * variation: the measured distance of an equivalent evaluation from the reference: nodes one by one, and the sums
@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic.error_model import ROUNDING
 from parityscope.arithmetic.formats import format_named
 from parityscope.arithmetic.quantized import QUANTIZED
 from parityscope.backends.recording import Progress, silent
@@ -41,13 +40,14 @@ from parityscope.comparison import measure_pair
 from parityscope.comparison.parts import measure_parts
 from parityscope.comparison.rows import Align, as_given
 from parityscope.errors import ParityError
-from parityscope.evaluation.disturbing import disturbed_world
 from parityscope.evaluation.evaluating import evaluate
 from parityscope.evaluation.machine import usable_cores
 from parityscope.evaluation.program import Program, wide_program
 from parityscope.evaluation.reordering import reordered_world
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
+from parityscope.expectation.disturbing import disturbed_world
+from parityscope.expectation.error_model import ROUNDING
 from parityscope.expectation.grades import FLOAT32_ROUNDING, FORMATS, distance, graded_error
 from parityscope.expectation.records import FAR, Expectation, Reference
 from parityscope.records import Skip, Target

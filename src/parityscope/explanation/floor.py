@@ -35,9 +35,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic._attributes import number
-from parityscope.arithmetic.error_model import ROUNDING
 from parityscope.arithmetic.movement import MOVES
 from parityscope.arithmetic.sites import PRODUCTS
+from parityscope.expectation.error_model import ROUNDING
 from parityscope.explanation.regions import open_region
 
 if TYPE_CHECKING:

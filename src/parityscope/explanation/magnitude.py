@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic.error_model import ROUNDING
 from parityscope.arithmetic.formats import FORMATS
+from parityscope.expectation.error_model import ROUNDING
 from parityscope.explanation.claims import predict
 from parityscope.explanation.floor import noise_floor
 from parityscope.explanation.judging import PEAK, SIZE

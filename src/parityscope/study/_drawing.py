@@ -1,6 +1,6 @@
 """A second look at an output that is beyond its expectation by little: what the declared format costs, over several draws.
 
-The error of an output is one draw, and so is what the simulation predicts of it (`arithmetic.drawing`). Where few numbers decide
+The error of an output is one draw, and so is what the simulation predicts of it (`expectation.drawing`). Where few numbers decide
 about an output, say as many as a chi-square of 3 degrees of freedom has, two draws differ by more than the margin of
 the grades (a factor of 2) once in 7 times. From the root mean square of nine draws one differs so much once in 57 times (of 2
 degrees of freedom once in 27, of 8 once in 1,700). So an output that would be called beyond by less than `_FAR` margins is
@@ -56,7 +56,7 @@ def redrawn(
     doubtful = [name for name, error in known.items() if error > margin * first[name]]
     if not doubtful or not all(known[name] <= _FAR * margin * first[name] for name in doubtful):
         return expectation
-    from parityscope.forecast.drawing import drawn_errors
+    from parityscope.expectation.drawing import drawn_errors
 
     try:
         found = drawn_errors(

@@ -163,7 +163,7 @@ def _drawn(
     case: Case, output: str, samples: Sequence[int], align: Align, progress: Progress
 ) -> Mapping[int, Sequence[Parts]]:
     """Parts of several draws of the declared arithmetic, by sample; none where it cannot be simulated so."""
-    from parityscope.forecast.drawing import drawn_outputs
+    from parityscope.expectation.drawing import drawn_outputs
 
     found: dict[int, list[Parts]] = {}
     try:

@@ -19,7 +19,7 @@ import numpy as np
 
 from parityscope.comparison.parts import measure_parts
 from parityscope.expectation import FLOAT32_ROUNDING
-from parityscope.forecast import LOST_ERROR
+from parityscope.expectation.forecasts import LOST_ERROR
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

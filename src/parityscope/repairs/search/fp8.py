@@ -43,14 +43,14 @@ _EIGHT_BYTES = 1
 
 
 def product_scales(
-    model: Model, inputs: Inputs, margin: float, memory: int, threads: int, progress: Progress
+    model: Model, inputs: Inputs, margin: float, threads: int, progress: Progress
 ) -> dict[str, Scalings]:
     """The scales of every product of `model` (uniquely named nodes) that can be in FP8, by name.
 
     Raises:
         ParityError: the reference cannot run.
     """
-    ranges = ranges_of(model, inputs, memory, threads, progress)
+    ranges = ranges_of(model, inputs, threads, progress)
     largest = {name: held.largest * margin for name, held in ranges.items()}
     for sample in inputs:
         for name, array in sample.arrays.items():

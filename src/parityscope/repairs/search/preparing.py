@@ -209,7 +209,7 @@ def _products(task: Task, model: Model, search: Inputs, margin: float, progress:
     """
     if not task.labels.eighths:
         return {}
-    found = product_scales(model, search, margin, task.memory, max(1, task.threads or 2), progress)
+    found = product_scales(model, search, margin, max(1, task.threads or 2), progress)
     if not found and task.labels.storage == "f32":
         raise ParityError(
             "no product of this model can be in FP8: kernels take sums and results whose lengths are multiples of 16",

@@ -130,7 +130,7 @@ class _Work:
 
     def screen(self, model: Model, edits: tuple[Edit, ...] = ()) -> tuple[Flag, ...]:
         """What is flagged in the copy with these edits, but for tensors that were proved to saturate without harm."""
-        ranges = ranges_of(model, self.search, self.task.memory, max(1, self.task.threads or 2), self.progress)
+        ranges = ranges_of(model, self.search, max(1, self.task.threads or 2), self.progress)
         graph = model.graph()
         unwritable = self._unwritable(graph)
         clipped = [str(edit.details.get("tensor")) for edit in edits if edit.repair == _SATURATE]

@@ -20,8 +20,8 @@ from parityscope.arithmetic._switching import inner_nodes
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.sites import exact_uses, is_float
 from parityscope.case.graph import computing, node_name
-from parityscope.forecast.lockstep import Plan, run_layers
-from parityscope.forecast.parameters import changed_parameters
+from parityscope.expectation.lockstep import Plan, run_layers
+from parityscope.expectation.parameters import changed_parameters
 from parityscope.repairs.search.records import Flag
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from parityscope.arithmetic import Format
     from parityscope.backends.recording import Progress
     from parityscope.case import Inputs, Model
-    from parityscope.forecast.records import ChangedParameter, Range
+    from parityscope.expectation.forecasts import ChangedParameter, Range
 
 __all__ = ["flagged", "ranges_of", "vanishing"]
 
@@ -48,13 +48,13 @@ _ON_THE_WAY = _SUMS | {"Add", "Clip", "Max", "Mul", "Pow", "Sqrt"}
 _COVERING = _SUMS | {"Add", "Clip", "Max"}
 
 
-def ranges_of(model: Model, inputs: Inputs, memory: int, threads: int, progress: Progress) -> dict[str, Range]:
+def ranges_of(model: Model, inputs: Inputs, threads: int, progress: Progress) -> dict[str, Range]:
     """The range of every float tensor that nodes compute, over all samples of `inputs`.
 
     Raises:
         ParityError: the reference cannot run.
     """
-    plan = Plan(model=model, inputs=inputs, targets={}, memory=memory, threads=threads, introduced=False)
+    plan = Plan(model=model, inputs=inputs, targets={}, threads=threads, introduced=False)
     return run_layers(plan, progress).ranges
 
 

@@ -24,7 +24,7 @@ from parityscope.arithmetic.sites import exact_uses, is_float
 from parityscope.arithmetic.watching import watching
 from parityscope.backends._onnxruntime import open_session
 from parityscope.case.graph import computing, node_name
-from parityscope.forecast.records import Range
+from parityscope.expectation.forecasts import Range
 from parityscope.records import Site
 from parityscope.repairs.search.records import Flag
 from parityscope.repairs.search.screen import vanishing

@@ -15,7 +15,7 @@ from parityscope.report._plain import plain_items
 
 if TYPE_CHECKING:
     from parityscope.case import Inputs, Model
-    from parityscope.forecast import Forecast, FormatForecast, Range
+    from parityscope.expectation.forecasts import Forecast, FormatForecast, Range
 
 __all__ = ["SCHEMA", "document"]
 

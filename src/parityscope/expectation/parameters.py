@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic import round_to
 from parityscope.arithmetic.quantized import QUANTIZED
 from parityscope.arithmetic.reading import blocks_of
 from parityscope.arithmetic.sites import EXACT_INPUTS
 from parityscope.case.graph import constant_value, node_name
-from parityscope.forecast.records import ChangedParameter
+from parityscope.evaluation.rounding import Rounding
+from parityscope.expectation.forecasts import ChangedParameter
+from parityscope.expectation.ranges import joined, range_of
+from parityscope.records import Site
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import onnx_ir as ir
 
     from parityscope.arithmetic import Format
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["changed_parameters", "role_of"]
 
 
+_NOWHERE = Site(tensor="", node="", op_type="", index=-1)
 # Names of the inputs of operators whose parameters deserve one, from the ONNX operator specification.
 _ROLES = {
     "BatchNormalization": ("input", "scale", "bias", "running mean", "running variance"),
@@ -87,7 +89,7 @@ def changed_parameters(model: ir.Model, number_format: Format) -> tuple[ChangedP
         return ()
     found = []
     for one in _constants(model):
-        change = _change(blocks_of(one.tensor), number_format)
+        change = _change(one.tensor, number_format)
         if change is None:
             continue
         found.append(
@@ -126,32 +128,32 @@ class _Change:
     smallest: float
 
 
-def _change(blocks: Iterable[np.ndarray], number_format: Format) -> _Change | None:
+def _change(tensor: ir.TensorProtocol, number_format: Format) -> _Change | None:
     """What the format does to the elements of a constant; None when it can hold all of them."""
+    held = reduce(joined, (range_of(_NOWHERE, block) for block in blocks_of(tensor)))
+    # Most formats hold most constants: only where one does not is it read once more, and rounded.
+    if held.largest <= number_format.largest and not 0 < held.smallest < number_format.smallest_normal:
+        return None
     overflowed = flushed = subnormal = 0
-    before, distance, value, smallest = 0.0, 0.0, math.nan, math.inf
-    for block in blocks:
+    before, distance, value = 0.0, 0.0, math.nan
+    rounding = Rounding(number_format.name)
+    for block in blocks_of(tensor):
         exact = block.astype(np.float64 if block.dtype.itemsize > 4 else np.float32)
+        rounded = rounding(exact)
         magnitude = np.abs(exact)
         finite = np.isfinite(magnitude)
-        least = float(np.min(magnitude, where=finite & (magnitude > 0), initial=np.inf))
-        smallest = min(smallest, least)
-        largest = int(np.where(finite, magnitude, -1).argmax())
-        if finite[largest] and not magnitude[largest] <= abs(value):
-            value = float(exact[largest])
-        if not finite.any() or (magnitude[largest] <= number_format.largest and least >= number_format.smallest_normal):
-            before += float(np.sum(np.square(magnitude, where=finite, out=np.zeros(exact.shape)), dtype=np.float64))
-            continue
-        rounded = round_to(exact, number_format)
         kept = finite & np.isfinite(rounded)
         small = magnitude < number_format.smallest_normal
         overflowed += int((finite & ~kept).sum())
         flushed += int((small & (rounded == 0) & (exact != 0)).sum())
         subnormal += int((small & (rounded != 0) & kept).sum())
-        held = exact[kept].astype(np.float64)
-        before += float(held @ held)
-        moved = rounded[kept] - held
+        wide = exact[kept].astype(np.float64)
+        before += float(wide @ wide)
+        moved = rounded[kept] - wide
         distance += float(moved @ moved)
+        largest = int(np.where(finite, magnitude, -1).argmax())
+        if finite[largest] and not magnitude[largest] <= abs(value):
+            value = float(exact[largest])
     if not (overflowed or flushed or subnormal):
         return None
     change = math.sqrt(distance / before) if before else 0.0
@@ -161,5 +163,5 @@ def _change(blocks: Iterable[np.ndarray], number_format: Format) -> _Change | No
         subnormal=subnormal,
         rel_l2=math.inf if overflowed else change,
         value=value,
-        smallest=smallest,
+        smallest=held.smallest,
     )

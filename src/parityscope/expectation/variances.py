@@ -30,9 +30,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic._attributes import integer, integers, number, text
-from parityscope.arithmetic.error_model import chain, repeated
 from parityscope.arithmetic.standard import DEFAULT_EPSILON
-from parityscope.arithmetic.ulps import EXACT, ULPS, ulps_of
+from parityscope.expectation.error_model import chain, repeated
+from parityscope.expectation.ulps import EXACT, ULPS, ulps_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir

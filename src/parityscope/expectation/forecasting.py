@@ -20,18 +20,11 @@ from parityscope.arithmetic.simulation import PRECISIONS
 from parityscope.backends.calibrating import calibrated, quantized_target
 from parityscope.backends.recording import Progress, silent
 from parityscope.errors import ParityError
-from parityscope.forecast.drawing import drawn_errors
-from parityscope.forecast.lockstep import Findings, Plan, run_layers, run_outputs
-from parityscope.forecast.parameters import changed_parameters
-from parityscope.forecast.records import (
-    LOST_ERROR,
-    ChangedParameter,
-    Forecast,
-    FormatForecast,
-    Predicted,
-    Range,
-)
-from parityscope.forecast.words import about_format, about_reference, cause_of
+from parityscope.expectation.drawing import drawn_errors
+from parityscope.expectation.forecasts import ChangedParameter, Forecast, FormatForecast, Predicted
+from parityscope.expectation.lockstep import Findings, Plan, run_layers, run_outputs
+from parityscope.expectation.parameters import changed_parameters
+from parityscope.expectation.words import about_format, about_reference, cause_of
 from parityscope.records import Skip, Target
 
 if TYPE_CHECKING:
@@ -39,16 +32,7 @@ if TYPE_CHECKING:
 
     from parityscope.case import Inputs, Model
 
-__all__ = [
-    "LOST_ERROR",
-    "ChangedParameter",
-    "Forecast",
-    "FormatForecast",
-    "Predicted",
-    "Range",
-    "Settings",
-    "forecast",
-]
+__all__ = ["Settings", "forecast"]
 
 
 # Elements of an output, over all samples, up to which one draw says little about its error; the same bound as for the
@@ -95,7 +79,6 @@ def forecast(
         model=model,
         inputs=inputs,
         targets={name: _target(name, settings.profile) for name in dict.fromkeys(formats)},
-        memory=settings.memory,
         threads=settings.threads,
         introduced=settings.introduced,
     )
@@ -179,7 +162,7 @@ def _drawn(
 
 def _calibrated(plan: Plan, settings: Settings, progress: Progress) -> Plan:
     """The plan with the scales of quantized products."""
-    largest = settings.dynamic_range or calibrated(plan.model, plan.inputs, memory=plan.memory, progress=progress)
+    largest = settings.dynamic_range or calibrated(plan.model, plan.inputs, memory=settings.memory, progress=progress)
     targets = {
         name: quantized_target(name, largest) if name in QUANTIZED else target for name, target in plan.targets.items()
     }

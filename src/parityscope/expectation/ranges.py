@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.forecast.records import Range
+from parityscope.expectation.forecasts import Range
 
 if TYPE_CHECKING:
     from parityscope.records import Site

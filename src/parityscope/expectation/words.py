@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from parityscope.arithmetic.detyping import HALF
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.quantized import known_format
-from parityscope.forecast.records import Cause
+from parityscope.expectation.forecasts import Cause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic import Format
     from parityscope.case import Model
-    from parityscope.forecast.lockstep import Findings
-    from parityscope.forecast.records import ChangedParameter, FormatForecast, Predicted, Range
+    from parityscope.expectation.forecasts import ChangedParameter, FormatForecast, Predicted, Range
+    from parityscope.expectation.lockstep import Findings
 
 __all__ = ["about_format", "about_reference", "cause_of"]
 

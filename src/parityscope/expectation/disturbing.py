@@ -1,6 +1,6 @@
 """A world that carries the noise of honest FP32 evaluation through the network.
 
-Each result gets the error that its own node is expected to make (`arithmetic.variances`), `gain` times as large as it is. Divided
+Each result gets the error that its own node is expected to make (`variances`), `gain` times as large as it is. Divided
 by `gain`, the distance of a tensor from the undisturbed network is the noise that it inherits and makes, amplified or damped
 by whatever lies between: a Monte-Carlo estimate with one draw, whose elements do the averaging.
 
@@ -23,11 +23,11 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from parityscope.arithmetic.error_model import ROUNDING
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.sites import exact_uses
-from parityscope.arithmetic.ulps import ulps_of
-from parityscope.arithmetic.variances import SUMMED, variance
+from parityscope.expectation.error_model import ROUNDING
+from parityscope.expectation.ulps import ulps_of
+from parityscope.expectation.variances import SUMMED, variance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -17,8 +17,7 @@ from parityscope.evaluation.evaluating import evaluate
 from parityscope.evaluation.program import wide_program
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
-from parityscope.forecast._rows import Crew
-from parityscope.forecast.tallies import Tally
+from parityscope.expectation.tallies import Tally
 from parityscope.records import Site, Skip
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from parityscope.backends.recording import Progress
     from parityscope.case import Inputs, Model
     from parityscope.evaluation.evaluating import Moment
-    from parityscope.forecast.records import Predicted, Range
+    from parityscope.expectation.forecasts import Predicted, Range
     from parityscope.records import Target
 
 __all__ = ["Findings", "Plan", "run_layers", "run_outputs"]
@@ -42,7 +41,6 @@ class Plan:
     model: Model
     inputs: Inputs
     targets: Mapping[str, Target]
-    memory: int
     threads: int
     introduced: bool
 
@@ -111,28 +109,26 @@ def _run(plan: Plan, names: Sequence[str], doing: str, progress: Progress) -> Fi
     meters.unread.update((name, "the reference did not give it back") for name in names if name not in known)
     watch = [name for name in names if name in known]
     sessions = Sessions(threads=plan.threads)
-    with Crew.of(plan.threads) as crew:
-        for position, sample in enumerate(plan.inputs):
-            for moment in evaluate(worlds, sample.arrays, watch, sessions):
-                index = 0 if moment.step is None else moment.step.index
-                progress(
-                    doing, position * len(plain.program.steps) + index, len(plan.inputs) * len(plain.program.steps)
-                )
-                _measure(moment, meters, crew)
+    steps = len(plain.program.steps)
+    for position, sample in enumerate(plan.inputs):
+        for moment in evaluate(worlds, sample.arrays, watch, sessions):
+            index = 0 if moment.step is None else moment.step.index
+            progress(doing, position * steps + index, len(plan.inputs) * steps)
+            _measure(moment, meters)
     progress(doing, 1, 1)
     return _concluded(meters)
 
 
-def _measure(moment: Moment, meters: _Meters, crew: Crew) -> None:
+def _measure(moment: Moment, meters: _Meters) -> None:
     sites = moment.sites
     expected = {site: moment.stored(_PLAIN, site) for site in sites}
     for name, tally in meters.formats.items():
         found = _there({site: moment.stored(name, site) for site in sites})
         # At inputs and constants nothing is computed, and nothing introduced.
         again = {} if moment.step is None else {site: moment.computed(_REPLAYED + name, site) for site in sites}
-        tally.add(sites, expected, found, _there(again), crew)
+        tally.add(sites, expected, found, _there(again))
     if meters.alone is not None:
-        meters.alone.add(sites, expected, expected, {}, crew)
+        meters.alone.add(sites, expected, expected, {})
 
 
 def _there(values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -145,8 +141,8 @@ def _meters_of(plan: Plan, names: Sequence[str]) -> _Meters:
     first = next(iter(plan.targets), "")
     return _Meters(
         outputs=frozenset(value.name for value in plan.model.outputs),
-        formats={name: Tally(places, ranged=name == first) for name in plan.targets},
-        alone=None if plan.targets else Tally(places, ranged=True),
+        formats={name: Tally(places=places, ranged=name == first, threads=plan.threads) for name in plan.targets},
+        alone=None if plan.targets else Tally(places=places, ranged=True, threads=plan.threads),
     )
 
 
