@@ -430,7 +430,7 @@ def test_pages_and_the_list_are_reachable() -> None:
     assert "running variance" in page
     status, listed, _ = run("list", "rules")
     assert status == 0
-    assert [line.split()[0] for line in listed.splitlines()] == sorted(rules())
+    assert sorted(line.split()[0] for line in listed.splitlines() if line.startswith("  ")) == sorted(rules())
 
 
 def test_the_document_lists_every_rule_with_the_roles_it_gives(tmp_path: Path) -> None:

@@ -9,7 +9,10 @@ import numpy as np
 import onnx
 import pytest
 
+from parityscope.checks import checks
 from parityscope.cli import main
+from parityscope.lint import rules
+from parityscope.logs.pages import log_codes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,7 +91,7 @@ MISTAKES = [
     (f"{ASKED} --memory 5", "--memory '5' is not a size", "--memory 512MiB"),
     (f"{ASKED} --match nope", "the model has no such output", "use some of: y"),
     (f"{ASKED} --state a=b", "the model has no input 'b'", "x"),
-    ("doctr", "No such command 'doctr'", "parityscope --help"),
+    ("doctr", "No such command 'doctr'", "parityscope doctor"),
     # where it is written
     (f"{ASKED} --study study", "a study is never overwritten", "choose another --study"),
     (f"{ASKED} --study text.onnx/s", "the study cannot be written: Not a directory", "choose another --study"),
@@ -99,10 +102,10 @@ MISTAKES = [
     ("report nope", "there is no study at nope", "`diagnose`"),
     ("report m.onnx", "m.onnx cannot be read as a study", "give the folder that it wrote"),
     ("report broken", "study.json cannot be read as a study", "run `diagnose` again"),
-    ("report study", "is not a study of schema parityscope/1 but of 'parityscope/9'", "run `diagnose` again"),
-    ("experiment study RNG001-1", "is not a study of schema parityscope/1", "run `diagnose` again"),
+    ("report study", "written by a newer Parityscope: its schema is parityscope/9", "the version that wrote it"),
+    ("experiment study RNG001-1", "its schema is parityscope/9", "pip install -U parityscope"),
     ("explain RNG999", "there is no check or rule 'RNG999'", "use one of: RNG001, "),
-    ("explain something", "there is no check or rule 'something'", "parityscope list checks"),
+    ("explain something", "there is no check or rule 'something'", "parityscope explain, without a code"),
     ("list foo", "there is no catalogue 'foo'", "checks"),
     ("log nope.log", "there is no log nope.log", "give the path"),
     ("pipeline nope.toml", "there is no pipeline at nope.toml", "check the path"),
@@ -163,3 +166,35 @@ def test_a_code_may_be_typed_in_small_letters(capsys: pytest.CaptureFixture[str]
         main(["explain", "rng001"])
     assert ended.value.code == 0
     assert "A parameter does not fit" in capsys.readouterr().out
+
+
+def test_without_a_code_the_whole_catalogue_stands_in_families(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["explain"])
+    assert ended.value.code == 0
+    lines = capsys.readouterr().out.splitlines()
+    codes = [line.split()[0] for line in lines if line.startswith("  ")]
+    assert set(codes) == {*checks(), *rules(), *log_codes()}
+    assert len(codes) == len(set(codes))
+    headings = [line for line in lines if line and not line.startswith(" ")]
+    assert len(headings) == len({code[:3] for code in codes})
+    assert not [line for line in headings if len(line) == 3]  # every family has its words
+
+
+def test_without_a_kind_every_catalogue_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["list"])
+    told = capsys.readouterr().out
+    for kind in ("Backends", "Checks", "Rules", "Metrics", "Repairs", "Formats"):
+        assert f"\n{kind}\n" in f"\n{told}"
+    assert "  openvino" in told
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("diagnos", "parityscope diagnose"), ("verfy", "parityscope verify")])
+def test_a_mistyped_command_is_told_what_it_was_meant_to_be(
+    capsys: pytest.CaptureFixture[str], typed: str, meant: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([typed])
+    assert ended.value.code == 2
+    assert f"fix:   {meant}" in capsys.readouterr().err

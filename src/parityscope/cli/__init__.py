@@ -113,9 +113,24 @@ def _usage(error: Exception) -> int:
     said = getattr(error, "format_message", None)
     if said is None:
         return 0
+    message = " ".join(said().split())
     command = getattr(getattr(error, "ctx", None), "command_path", None) or "parityscope"
-    print(f"parityscope: {' '.join(said().split())}\n  fix:   {command} --help lists what there is", file=sys.stderr)
+    fix = _meant(message) or f"{command} --help lists what there is"
+    print(f"parityscope: {message}\n  fix:   {fix}", file=sys.stderr)
     return Exit.UNUSABLE
+
+
+def _meant(message: str) -> str:
+    """The command that a mistyped one was meant to be; "" if none is near."""
+    from difflib import get_close_matches
+
+    from parityscope.cli._app import COMMANDS
+
+    typed = message.removeprefix("No such command '").partition("'")[0]
+    if typed == message.partition("'")[0]:
+        return ""
+    near = get_close_matches(typed.lower(), COMMANDS, n=2)
+    return f"parityscope {' or parityscope '.join(near)}" if near else ""
 
 
 def _bug() -> int:

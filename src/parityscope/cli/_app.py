@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import ModuleType
 
-__all__ = ["command"]
+__all__ = ["COMMANDS", "command"]
 
 # The main road comes first in the help; what has no place here follows by name, with the start of its docstring.
-_SHORT: Mapping[str, str] = {
+COMMANDS: Mapping[str, str] = {
     "diagnose": "Is it different, where does it begin, why, what repairs it.",
     "compare": "The outputs of two targets, or every layer, side by side.",
     "localize": "What each layer adds to the error, and what it inherits.",
@@ -62,7 +62,7 @@ def command(words: Sequence[str] = ()) -> Callable[..., object]:
         rich_markup_mode=None,
     )
     for module in sorted(_modules(words[0] if words else ""), key=_place):
-        app.command(module.NAME, short_help=_SHORT.get(module.NAME))(spread(module.command))
+        app.command(module.NAME, short_help=COMMANDS.get(module.NAME))(spread(module.command))
     app.callback(invoke_without_command=True, epilog=_EPILOG)(_version_only)
     return typer.main.get_command(app)
 
@@ -75,7 +75,7 @@ def _modules(first: str) -> list[ModuleType]:
 
 
 def _place(module: ModuleType) -> tuple[int, str]:
-    order = list(_SHORT)
+    order = list(COMMANDS)
     return (order.index(module.NAME) if module.NAME in order else len(order)), module.NAME
 
 

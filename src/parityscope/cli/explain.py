@@ -1,7 +1,8 @@
-"""`parityscope explain`: the page of a check, of a lint rule or of what a log says."""
+"""`parityscope explain`: the page of a code that a finding can have; all of them in a table."""
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import Annotated
 
 import typer
@@ -13,18 +14,20 @@ __all__ = ["NAME", "command"]
 NAME = "explain"
 
 
-def command(code: Annotated[str, typer.Argument(help="A code, e.g. RNG001.", show_default=False)]) -> int:
-    """Prints the documentation page of a check, of a lint rule or of what a log says."""
-    from parityscope.checks import check_page, checks
-    from parityscope.lint import rule_page, rules
-    from parityscope.logs.pages import log_codes, log_page
+def command(
+    code: Annotated[str, typer.Argument(help="A code, e.g. RNG001; without one, all.", show_default=False)] = "",
+) -> int:
+    """Prints the documentation page of a check, of a lint rule or of what a log says, or the table of all codes."""
+    from parityscope.cli._catalogue import catalogue, lines_by_family
 
-    checked, linted, logged = checks(), rules(), log_codes()
-    known = sorted((*checked, *linted, *logged))
+    known = catalogue()
+    if not code:
+        print("\n".join(lines_by_family(list(known.values()))))
+        return Exit.WITHIN
     asked, code = code, code.upper()
     if code not in known:
-        family = [one for one in known if one[:3] == code[:3]]
-        fix = f"use one of: {', '.join(family)}" if family else "parityscope list checks and list rules name them all"
+        near = [one for one in known if one[:3] == code[:3]] or get_close_matches(code, known, n=5)
+        fix = f"use one of: {', '.join(near)}" if near else "parityscope explain, without a code, names them all"
         raise ParityError(f"there is no check or rule {asked!r}", fix=fix)
-    print(check_page(code) if code in checked else rule_page(code) if code in linted else log_page(code))
+    print(known[code].page())
     return Exit.WITHIN

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from parityscope.errors import Exit, ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 __all__ = ["CATALOGUES", "NAME", "command"]
 
@@ -15,15 +18,29 @@ NAME = "list"
 
 def command(
     kind: Annotated[
-        str, typer.Argument(help="backends, checks, rules, metrics, repairs or formats.", show_default=False)
-    ],
+        str,
+        typer.Argument(help="backends, checks, rules, metrics, repairs or formats; all, if none.", show_default=False),
+    ] = "",
 ) -> int:
-    """Lists what there is of a kind of plug-in."""
-    if kind not in CATALOGUES:
+    """Lists what there is of a kind of plug-in, or of every kind."""
+    if kind and kind not in CATALOGUES:
         raise ParityError(f"there is no catalogue {kind!r}", fix=f"use one of: {', '.join(CATALOGUES)}")
-    for name, title in CATALOGUES[kind]().items():
-        print(f"{name:28} {title}")
+    if kind:
+        print("\n".join(_lines(kind)))
+        return Exit.WITHIN
+    for place, name in enumerate(CATALOGUES):
+        print("\n" * (place > 0) + name.capitalize())
+        print("\n".join(f"  {line}".rstrip() for line in _lines(name)))
     return Exit.WITHIN
+
+
+def _lines(kind: str) -> list[str]:
+    from parityscope.cli._catalogue import catalogue, lines_by_family
+
+    titles = CATALOGUES[kind]()
+    if set(titles) <= set(known := catalogue()):
+        return list(lines_by_family([one for one in known.values() if one.code in titles]))
+    return [f"{name:28} {title}" for name, title in sorted(titles.items())]
 
 
 def _backends() -> dict[str, str]:
@@ -63,7 +80,7 @@ def _formats() -> dict[str, str]:
     return {name: f"*{found.suffix}" for name, found in renderers().items()}
 
 
-CATALOGUES = {
+CATALOGUES: Mapping[str, Callable[[], dict[str, str]]] = {
     "backends": _backends,
     "checks": _checks,
     "rules": _rules,

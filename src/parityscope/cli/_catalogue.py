@@ -1,0 +1,83 @@
+"""Every code that a finding can have, in one catalogue: what checks, lint rules and logs say, by family."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+__all__ = ["Entry", "catalogue", "lines_by_family"]
+
+# The letters that a code begins with, in the order of the questions; the words are for readers.
+_FAMILIES: Mapping[str, str] = MappingProxyType(
+    {
+        "DAT": "The data and the reference",
+        "PRE": "Preprocessing",
+        "BND": "Inputs and outputs",
+        "RNG": "Range of the number format",
+        "ACC": "Accuracy of the arithmetic",
+        "CST": "Precision that was asked for",
+        "QNT": "Quantization",
+        "FUS": "Layers and fusions",
+        "SHP": "Shapes, batches and padding",
+        "SEQ": "Repeated calls",
+        "EXP": "Export and conversion",
+        "ENV": "Environment and settings",
+        "RUN": "The run itself",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A code, who says it ("check", "lint" or "log"), its title, and how to get its page."""
+
+    code: str
+    said_by: str
+    title: str
+    page: Callable[[], str]
+
+
+def catalogue() -> dict[str, Entry]:
+    """Every entry by its code, in order of families and numbers."""
+    from parityscope.checks import check_page, checks
+    from parityscope.lint import rule_page, rules
+    from parityscope.logs.pages import log_codes, log_page
+
+    found = [
+        *(_entry(code, "check", one.title, check_page) for code, one in checks().items()),
+        *(_entry(code, "lint", one.title, rule_page) for code, one in rules().items()),
+        *(_entry(code, "log", _heading(log_page(code)), log_page) for code in log_codes()),
+    ]
+    return {one.code: one for one in sorted(found, key=_place)}
+
+
+def lines_by_family(entries: Iterator[Entry] | list[Entry]) -> Iterator[str]:
+    """A table: a heading a family, then code, who says it, and title."""
+    family = None
+    for one in entries:
+        if one.code[:3] != family:
+            if family is not None:
+                yield ""
+            family = one.code[:3]
+            yield _FAMILIES.get(family, family)
+        yield f"  {one.code}  {one.said_by:<5}  {one.title}"
+
+
+def _entry(code: str, said_by: str, title: str, page: Callable[[str], str]) -> Entry:
+    return Entry(code=code, said_by=said_by, title=title, page=lambda: page(code))
+
+
+def _place(entry: Entry) -> tuple[int, str]:
+    families = list(_FAMILIES)
+    family = entry.code[:3]
+    return (families.index(family) if family in families else len(families)), entry.code
+
+
+def _heading(page: str) -> str:
+    """What a page's first line is about: up to its colon, if it has one."""
+    first = page.strip().splitlines()[0].partition(":")[0].removesuffix(".")
+    return first[:1].upper() + first[1:]
