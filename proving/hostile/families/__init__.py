@@ -1,4 +1,4 @@
-"""One family of hostile cases a file; the last line of each is the family."""
+"""One family of hostile cases a file, whose last line is the family; files that begin with "_" hold more of its rules."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ __all__ = ["every_family"]
 
 def every_family() -> list[Family]:
     """All families, by name."""
-    modules = sorted(info.name for info in pkgutil.iter_modules(__path__))
+    modules = sorted(info.name for info in pkgutil.iter_modules(__path__) if info.name[0] != "_")
     return [importlib.import_module(f"{__name__}.{name}").FAMILY for name in modules]

@@ -13,6 +13,15 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from proving.hostile.cases import ANSWERED, ANY, REFUSED, Ask, Draw, Family
+from proving.hostile.families._odd_models import (
+    borders_of_types,
+    contradicting,
+    failing_runs,
+    other_writings,
+    rare_parts,
+    stored_oddly,
+    unseeded,
+)
 from proving.hostile.making import NAMES, SPECIAL, Trap, about_model, graph_of, save, small_model, special_file
 
 if TYPE_CHECKING:
@@ -501,4 +510,5 @@ def right(folder: Path, draw: Draw) -> Ask:
 FAMILY = Family("models", (
     not_a_model, special, cut, flipped, wired_wrong, unknown, weights_that_lie, named_to_harm, not_unicode, nested, many_nodes,
     functions, bombs, borders, attributes, nothing_to_compare, metadata, endless, right, unloadable,
+    rare_parts, borders_of_types, stored_oddly, failing_runs, contradicting, unseeded, other_writings,
 ))  # fmt: skip

@@ -153,7 +153,9 @@ def _check_content(tensor: onnx.TensorProto, nbytes: int, path: Path) -> None:
         found, needed, unit = len(tensor.raw_data), nbytes, "bytes"
     else:
         name, _, bits = _stored()[tensor.data_type]
-        found, needed, unit = typed[name], nbytes * 8 // bits, "numbers"
+        found, needed, unit = typed.pop(name), nbytes * 8 // bits, "numbers"
+        if any(typed.values()):
+            raise ParityError(f"{_called(tensor)} holds numbers of another type too", where=str(path), fix=_EXPORT)
     if found != needed:
         raise ParityError(
             f"{_called(tensor)} has the shape {list(tensor.dims)}, for which {needed} {unit} are needed, and holds {found}",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["check_functions", "check_wiring"]
 
 _EXPORT = "export the model again"
+_DENSE = "store it as an ordinary initializer, with its zeros"
 _Key = tuple[str, str, str]
 
 
@@ -27,7 +28,7 @@ def check_wiring(model: onnx.ModelProto, where: str) -> None:
     """Checks the graph, the bodies in it, and the functions.
 
     Raises:
-        ParityError: a name is given twice or by nothing, or a node depends on its own output.
+        ParityError: a name is given twice or by nothing, a node depends on its own output, or a constant is sparse.
     """
     _check_graph(model.graph, frozenset(), where)
     for function in model.functions:
@@ -66,8 +67,12 @@ def _check_graph(graph: onnx.GraphProto, outer: frozenset[str], where: str) -> s
     """Checks a graph whose nodes may read the names `outer` too; gives those of them that it reads."""
     names = [value.name for value in graph.input]
     _check_once(names, "input", where)
+    if graph.sparse_initializer:
+        name = graph.sparse_initializer[0].values.name
+        raise ParityError(
+            f"the constant {name!r} is stored as a sparse one, which is not read", where=where, fix=_DENSE
+        )
     held = [tensor.name for tensor in graph.initializer]
-    held += [sparse.values.name for sparse in graph.sparse_initializer]
     _check_once(held, "initializer", where)
     given = {*names, *held}
     captured = _check_nodes(graph.node, given, outer, where)

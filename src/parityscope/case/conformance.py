@@ -166,8 +166,8 @@ def _check_dtype(value: ValueInfo, array: np.ndarray, where: str) -> None:
         )
     found = "str" if array.dtype.kind == "U" else array.dtype.name
     if found != value.dtype:
-        module = "np" if hasattr(np, value.dtype) else "ml_dtypes"
         known = dtype_of(value.dtype) is not None
+        module = "np" if known and value.dtype in np.sctypeDict else "ml_dtypes"
         raise ParityError(
             f"expected {declared_text(value)}, found {found} {list(array.shape)}",
             where=where,

@@ -55,6 +55,7 @@ def supervised(work: Callable[[], int]) -> int:
     if os.WIFEXITED(status):
         return without_verdict(f"the process that did the work ended by itself with exit code {os.WEXITSTATUS(status)}")
     name = signal.Signals(os.WTERMSIG(status)).name
+    _sweep_behind()
     if name == "SIGINT":
         return Exit.INTERRUPTED
     print(f"parityscope: a runtime crashed: the process was killed by {name}; no study was written", file=sys.stderr)
@@ -64,6 +65,15 @@ def supervised(work: Callable[[], int]) -> int:
         file=sys.stderr,
     )
     return Exit.UNUSABLE
+
+
+def _sweep_behind() -> None:
+    """Takes away the scratch folders of a child that could not do so itself."""
+    import tempfile
+
+    from parityscope.private_folders import sweep
+
+    sweep(tempfile.gettempdir())
 
 
 def without_verdict(why: str) -> int:

@@ -4,6 +4,9 @@ The standard's own checks let pass an axis that a tensor does not have, a stride
 Only what says so at once is asked: the graph without its large weights, which are declared as inputs, so that a
 file of any size costs little; where that is refused, the file as it stands. Nothing is run.
 
+Then it is opened once more with what can be computed of it without inputs: shapes that contradict one another only once they are
+computed. Whatever else an optimizer may say there is about the optimizer.
+
 What the runtime cannot tell because it lacks something itself (an operator of somebody's own, a kernel for a type, a newer
 opset) says nothing about the file: that becomes a `Skip`.
 """
@@ -32,6 +35,8 @@ _MOST_NODES = (
     50_000  # chosen: the runtime takes 5 KB and 0.15 ms of a node (measured), and real networks have a tenth of that
 )
 _LARGE = 1024  # elements, chosen: shapes, axes and scales, which a graph is put together with, are smaller
+_CONTRADICTION = "ShapeInferenceError"
+_SHAPES = "export it again, for inputs of the shapes that it declares"
 # What ONNX Runtime says where it is the one that lacks something.
 _LACKING = ("not_implemented", "could not find an implementation", "under development", "current official support")
 
@@ -40,7 +45,7 @@ def check_loading(sheet: Sheet) -> tuple[Skip, ...]:
     """Opens the file in ONNX Runtime; gives what could not be seen.
 
     Raises:
-        ParityError: the file cannot be loaded.
+        ParityError: the file cannot be loaded, or no run of it can be right.
     """
     defined = {(function.domain, function.name) for function in sheet.model.functions.values()}
     foreign = sorted(
@@ -69,10 +74,20 @@ def check_loading(sheet: Sheet) -> tuple[Skip, ...]:
 def _open(path: Path) -> None:
     message = read_message(path)
     outputs = [value.name for value in message.graph.output]
+    light = _without_weights(message, path)
     try:
-        open_bytes(_without_weights(message, path), outputs=outputs, optimization="disabled", folder=path.parent)
+        open_bytes(light, outputs=outputs, optimization="disabled", folder=path.parent)
     except ParityError:  # of weights that have to be constants too, which only the file itself has
         open_path(path, outputs=outputs, optimization="disabled")
+        return
+    try:
+        open_bytes(light, outputs=outputs, optimization="basic", folder=path.parent)
+    except ParityError as error:
+        if _CONTRADICTION not in error.problem:
+            return
+        raise ParityError(
+            f"its shapes contradict one another once they are computed: {error.problem}", where=str(path), fix=_SHAPES
+        ) from error
 
 
 def _without_weights(message: onnx.ModelProto, path: Path) -> bytes:

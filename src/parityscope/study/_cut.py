@@ -65,7 +65,7 @@ class Bounds:
 
     def explained(self, error: ParityError) -> ParityError:
         """`error`, with the cut as its reason where nothing in front of it was there to compare."""
-        if not error.problem.startswith(_NOTHING_COMPARED):
+        if not error.problem.startswith(_NOTHING_COMPARED) or not self.cut.skipped:
             return error
         behind = self.cut.skipped[0]
         return ParityError(

@@ -35,7 +35,7 @@ def view(document: Mapping[str, Any]) -> dict[str, Any]:
         "label": f"{label}: {formats}",
         "headline": causes[0]["claim"] if causes else _quiet(document["counts"]),
         "about": f"{nbytes(model['nbytes'])}, {count(model['nodes'])} nodes, {count(model['constants'])} constants; "
-        "it was read, not run",
+        "it was read, not run: what only a run would show (an index outside, sizes that do not fit) is not seen here",
         "counts": {role: count(number) for role, number in document["counts"].items()},
         "causes": causes,
         "contributing": [one for one in shown if one["role"] == "contributing"],
