@@ -82,7 +82,7 @@ MISTAKES = [
     ("compare deep.onnx --candidate ort", "has 65 axes, more than the 64", "fewer axes"),
     ("compare m.onnx --candidate ort --samples 9999999999", "generated samples are more than", "or fewer"),
     ("lint mute.onnx", "mute.onnx gives no output", "export it again"),
-    (f"{ASKED} --declared fp16", "'fp16' is no declared arithmetic", "f16"),
+    (f"{ASKED} --declared fp17", "'fp17' is no declared arithmetic", "f16"),
     (f"{ASKED} --format htm", "there is no report format 'htm'", "html"),
     (f"{ASKED} --policy nope.toml", "there is no policy at nope.toml", "check the path"),
     (f"{ASKED} --samples 0", "0 samples cannot be judged", "--samples 1"),

@@ -22,7 +22,7 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["FORMATS", "Format", "format_named"]
+__all__ = ["FORMATS", "Format", "format_named", "format_word"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +89,25 @@ def format_named(name: str) -> Format:
         if name == known.dtype and known.name != "tf32":
             return known
     raise ParityError(f"there is no number format {name!r}", fix=f"use one of: {', '.join(FORMATS)}")
+
+
+# What other tools and people call the formats.
+_WORDS = {
+    **dict.fromkeys(("fp64", "float64", "double"), "f64"),
+    **dict.fromkeys(("fp32", "float32", "float", "single", "full"), "f32"),
+    **dict.fromkeys(("tensorfloat32", "tensorfloat-32"), "tf32"),
+    **dict.fromkeys(("fp16", "float16", "half"), "f16"),
+    **dict.fromkeys(("bfloat16", "brain"), "bf16"),
+    **dict.fromkeys(("e4m3", "fp8e4m3", "float8_e4m3", "float8_e4m3fn", "fp8_e4m3"), "f8e4m3"),
+    **dict.fromkeys(("e5m2", "fp8e5m2", "float8_e5m2", "fp8_e5m2"), "f8e5m2"),
+    "i8": "int8",
+}
+
+
+def format_word(word: str) -> str:
+    """Our short name of a format that is called `word` elsewhere ("FP16", "half", "bfloat16"); what is not known as it is."""
+    small = word.strip().lower()
+    return _WORDS.get(small, small if small in FORMATS or small in _TITLES else word)
 
 
 _TITLES = {

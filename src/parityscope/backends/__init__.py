@@ -90,6 +90,9 @@ class Backend:
     and `files` those that name files which are read as data: these are read if they are the study's. Every other
     option names code, a file that is written, or another machine, and whoever repeats an experiment names it again. With
     None for `plain` (the default) that goes for the whole backend.
+
+    `called` are other names that people write for it. `opens` says which bare paths mean it as a target: by the path's ending
+    ("/" for a folder), the option that takes it.
     """
 
     name: str
@@ -103,6 +106,8 @@ class Backend:
     builds_for_shapes: bool = False
     plain: frozenset[str] | None = None
     files: frozenset[str] = frozenset()
+    called: tuple[str, ...] = ()
+    opens: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def backends() -> dict[str, Backend]:

@@ -216,6 +216,7 @@ def _first_line(error: Exception) -> str:
 BACKEND = Backend(
     name="openvino",
     title="OpenVINO (CPU)",
+    called=("ov",),
     options={
         "observe": "layers (default): capture at the borders of executed layers; all: every tensor, which changes fusion",
         "threads": "inference threads",

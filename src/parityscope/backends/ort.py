@@ -208,6 +208,8 @@ def _check_declaration(model: Model, target: Target) -> None:
 BACKEND = Backend(
     name="ort",
     title="ONNX Runtime",
+    called=("onnxruntime", "onnx"),
+    opens={".onnx": "model"},
     options={
         "optimization": "disabled, basic, extended or all (default)",
         "observe": "all (default): every tensor, which changes fusion; layers: those in which a node of the optimized graph ends",

@@ -256,6 +256,8 @@ def _absent(model: Model, capture: Capture, recording: _Recording) -> Iterator[S
 BACKEND = Backend(
     name="saved",
     title="Outputs recorded elsewhere",
+    called=("recording", "recorded"),
+    opens={".json": "path", ".npz": "path", ".safetensors": "path", "/": "path"},
     options={
         "path": "the file or folder of outputs",
         "runner": "which runner of Polygraphy's file, when there are several",

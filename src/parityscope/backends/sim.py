@@ -189,6 +189,7 @@ def _absent(name: str) -> Skip:
 BACKEND = Backend(
     name="sim",
     title="Simulation of reduced precision (ONNX Runtime CPU)",
+    called=("simulation", "simulated"),
     options={
         "dynamic_range": "for int8 and fp8: the largest magnitude of each activation, a file or JSON",
         "overflow": "weights beyond the format's range: infinity (default) or saturate",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
+from parityscope.arithmetic.formats import format_word
 from parityscope.errors import ParityError
 from parityscope.records import Target
 
@@ -25,6 +27,9 @@ __all__ = [
 
 RECORDED = "saved"  # the backend that runs nothing and answers only for what it has
 _MOST = 1 << 15  # of anything that an option counts; chosen: no machine has more threads
+_OURS = frozenset({"ort", "sim", RECORDED})  # names that the product itself writes all the time: not looked up
+_SIMULATED = "sim"
+_NARROW = frozenset({"tf32", "f16", "bf16", "f8e4m3", "f8e5m2", "int8", "fp8"})  # a format alone is simulated
 MODELLESS = frozenset({RECORDED, "command"})  # never read the model's file themselves
 
 # Options that every backend takes; `open_target` acts on them.
@@ -38,9 +43,14 @@ COMMON_OPTIONS = {
 def parse_target(text: str) -> Target:
     """The target that `text` writes; values are percent-decoded, options keep no order.
 
+    Other names of a backend or a format (`tensorrt:FP16`), a format alone (simulated), and the path of a file or folder that
+    a backend opens are understood too.
+
     Raises:
         ParityError: the text is not of the form `backend[:precision][?key=value&...]`.
     """
+    if (understood := _opened(text)) is not None:
+        return understood
     head, _, query = text.partition("?")
     name, colon, precision = head.partition(":")
     fix = "write it as backend[:precision][?key=value&...], for example openvino:f16 or saved?path=outputs.npz"
@@ -54,7 +64,33 @@ def parse_target(text: str) -> Target:
         if key in options:
             raise ParityError(f"option {key!r} stands twice in target {text!r}", fix="give it once")
         options[key] = unquote(value)
-    return Target(backend=name, precision=precision, options=tuple(sorted(options.items())))
+    if not colon and format_word(name) in _NARROW:
+        name, precision = _SIMULATED, name
+    return Target(backend=_known(name), precision=format_word(precision), options=tuple(sorted(options.items())))
+
+
+def _known(name: str) -> str:
+    """The backend that somebody calls `name`; `name` itself where it is one or where nobody knows it."""
+    from parityscope.backends import backends
+
+    small = name.lower()
+    if name in _OURS:
+        return name
+    return next((one.name for one in backends().values() if small in {one.name, *one.called}), name)
+
+
+def _opened(text: str) -> Target | None:
+    """The target that a path alone means: an ONNX file, an engine, a recording; None where `text` is no such path."""
+    from parityscope.backends import backends
+
+    if "?" in text or not any(sign in text for sign in "./"):
+        return None
+    path = Path(text)
+    ending = "/" if path.is_dir() else path.suffix.lower()
+    for one in backends().values():
+        if ending in one.opens:
+            return Target(backend=one.name, options=((one.opens[ending], text),))
+    return None
 
 
 def format_target(target: Target) -> str:

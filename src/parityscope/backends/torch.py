@@ -119,6 +119,8 @@ def _check(target: Target, device: Any) -> None:
 BACKEND = Backend(
     name="torch",
     title="PyTorch",
+    called=("pytorch",),
+    opens={".pt2": "program"},
     options={
         "module": "file.py:function that returns the torch.nn.Module",
         "program": "an exported program (.pt2)",

@@ -180,6 +180,7 @@ def _told(doing: str, where: str, wait: float, protocol: str) -> Iterator[None]:
 BACKEND = Backend(
     name="triton",
     title="Triton Inference Server (HTTP or gRPC)",
+    called=("tritonserver",),
     options={
         "url": "HOST:PORT of its service (default localhost:8000, with gRPC localhost:8001)",
         "protocol": "http or grpc (default http)",

@@ -192,6 +192,8 @@ def _check_loads(content: bytes, package: Package, options: Options, where: str)
 BACKEND = Backend(
     name="trt",
     title="TensorRT and TensorRT-RTX",
+    called=("tensorrt", "tensorrt-rtx", "rtx"),
+    opens={".engine": "engine", ".plan": "engine", ".trt": "engine"},
     options={
         "product": "tensorrt or rtx (default: the first that is installed)",
         "engine": "an engine that exists (.plan, .engine)",

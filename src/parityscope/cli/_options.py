@@ -159,8 +159,10 @@ def shapes_of(items: list[str] | None) -> dict[str, tuple[int, ...]]:
 
 
 def formats_of(text: str) -> list[str]:
-    """The number formats of a list with commas: "f16,bf16"."""
-    names = [name.strip() for name in text.split(",") if name.strip()]
+    """The number formats of a list with commas: "f16,bf16", "FP16, bfloat16"."""
+    from parityscope.arithmetic.formats import format_word
+
+    names = [format_word(name) for name in text.split(",") if name.strip()]
     if not names:
         raise ParityError("--formats names none", fix="write --formats f16,bf16")
     return names

@@ -58,8 +58,10 @@ def aim_of(candidate: str, low: str, types: str) -> tuple[str, bool]:
     Raises:
         ParityError: an option is not known, or two contradict each other.
     """
+    from parityscope.arithmetic.formats import format_word
     from parityscope.backends.targets import parse_target
 
+    low = ",".join(format_word(one) for one in low.split(",")) if low else low
     if types not in {"", "strong", "f32"}:
         raise ParityError(f"--types {types!r} is not known", fix="use --types strong or --types f32")
     target = parse_target(candidate) if candidate else None

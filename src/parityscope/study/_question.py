@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from parityscope.arithmetic.formats import format_word
 from parityscope.backends import backend
 from parityscope.backends.opening import model_of
 from parityscope.backends.targets import MODELLESS, check_target, parse_target
@@ -91,7 +92,9 @@ def posed(question: Question, *, memory: int = MEMORY) -> Iterator[Posed]:
     model = load_model(question.model)
     own = model_of(model, candidate)
     _check_types(model, own, candidate)
-    policy = overridden(stated.policy, question.declared, candidate, question.budgets, _formats(model, own))
+    policy = overridden(
+        stated.policy, format_word(question.declared), candidate, question.budgets, _formats(model, own)
+    )
     policy = replace(policy, matched=question.match or policy.matched)
     check_outputs(policy, [value.name for value in model.outputs])
     with scratch_folder("spool") as spool:
