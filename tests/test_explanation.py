@@ -17,7 +17,6 @@ import pytest
 from onnx import numpy_helper
 
 from one_sample import one_sample
-from parityscope.arithmetic.hypotheses import hypotheses
 from parityscope.backends.recording import Request, observable, record
 from parityscope.backends.targets import parse_target
 from parityscope.case import load_model
@@ -25,6 +24,7 @@ from parityscope.explanation import as_json, explain, explain_suspects
 from parityscope.explanation.evidence import grid_share
 from parityscope.explanation.records import Options
 from parityscope.explanation.regression import above_floor, chi_square_tail, discovery_cutoff, regress
+from parityscope.hypotheses.arithmetic import hypotheses
 from parityscope.localization import Sides, localize
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from parityscope.arithmetic import Format
-    from parityscope.arithmetic.hypotheses import Rewrite
+    from parityscope.hypotheses.arithmetic import Rewrite
     from parityscope.hypotheses.from_outputs.telling import Member
     from parityscope.hypotheses.worker import Candidate
 
@@ -126,7 +126,7 @@ def beyond_range(tensor: str, storage: Format, *, clamped: bool) -> Correction |
         return None
 
     def rewrite(model: ir.Model, node: ir.Node, _: float) -> None:
-        from parityscope.arithmetic.hypotheses._edits import behind, constant, insert
+        from parityscope.hypotheses.arithmetic._edits import behind, constant, insert
 
         if clamped:
             low, high = (
@@ -197,7 +197,7 @@ def _appending(op_type: str, numbers: tuple[float | np.ndarray, ...]) -> Rewrite
     """Puts an operator behind what a node gives."""
 
     def rewrite(model: ir.Model, node: ir.Node, _: float) -> None:
-        from parityscope.arithmetic.hypotheses._edits import behind, constant
+        from parityscope.hypotheses.arithmetic._edits import behind, constant
 
         held = [
             constant(model, np.array(one, np.float32), f"{node.outputs[0].name}::behind{i}")

@@ -2,7 +2,7 @@
 
 Of a region (the nodes between observable tensors), with the candidate's own inputs c_in and output c:
 
-1. f(c_in) is run, and so is f_h(c_in) for every hypothesis h of `parityscope.arithmetic.hypotheses`;
+1. f(c_in) is run, and so is f_h(c_in) for every hypothesis h of `parityscope.hypotheses.arithmetic`;
 2. the error's *vector* c - f(c_in) is regressed on what h predicts, f_h(c_in) - f(c_in) (`regression`);
 3. what is left is held against the FP32 noise of every element (`floor`);
 4. h is accepted where the slope is one, the share above 0.99 (0.9 behind a rounding of the output) and no channel above

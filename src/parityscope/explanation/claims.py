@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from parityscope.arithmetic.hypotheses import Hypothesis, Rounding, Variant
     from parityscope.evaluation.sessions import Sessions
     from parityscope.explanation.regression import Line
+    from parityscope.hypotheses.arithmetic import Hypothesis, Rounding, Variant
     from parityscope.hypotheses.worker import Candidate
 
 __all__ = ["Claim", "Outcome", "Scene", "output_of", "predict", "rewritten", "stored"]

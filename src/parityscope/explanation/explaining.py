@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from parityscope.arithmetic.hypotheses import Variant
     from parityscope.explanation.claims import Outcome
     from parityscope.explanation.generating import Surroundings
+    from parityscope.hypotheses.arithmetic import Variant
     from parityscope.records import Skip
 
 __all__ = ["decide", "explain"]

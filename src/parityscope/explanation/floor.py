@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from parityscope.arithmetic.hypotheses import Accumulator, Variant
     from parityscope.evaluation.sessions import Sessions
     from parityscope.explanation.regions import Again
+    from parityscope.hypotheses.arithmetic import Accumulator, Variant
 
 __all__ = ["noise_floor"]
 

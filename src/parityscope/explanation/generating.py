@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic.hypotheses import Hypothesis, Variant
 from parityscope.case.graph import Regions, computing, constant_value
 from parityscope.errors import ParityError
 from parityscope.explanation.claims import Claim, Outcome
 from parityscope.explanation.judging import accepted
 from parityscope.explanation.weighing import weigh
+from parityscope.hypotheses.arithmetic import Hypothesis, Variant
 from parityscope.hypotheses.searching import pattern_of
 from parityscope.hypotheses.stretch import Context
 from parityscope.hypotheses.worker import Candidate, Task

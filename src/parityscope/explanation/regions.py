@@ -14,24 +14,24 @@ import numpy as np
 
 from parityscope.arithmetic._graphs import Names
 from parityscope.arithmetic.element_types import infer_types
-from parityscope.arithmetic.hypotheses import Operand, Variant
 from parityscope.arithmetic.recurrent import take_apart
 from parityscope.arithmetic.sites import EXACT_INPUTS, PRODUCTS, is_float
 from parityscope.evaluation.evaluating import evaluate
 from parityscope.evaluation.program import compile_program, keys_of
 from parityscope.evaluation.rounding import Rounding
 from parityscope.evaluation.worlds import World
+from parityscope.hypotheses.arithmetic import Operand, Variant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import onnx_ir as ir
 
-    from parityscope.arithmetic.hypotheses import Inside
     from parityscope.arithmetic.recurrent import TakenApart
     from parityscope.evaluation.program import Program, Step
     from parityscope.evaluation.sessions import Sessions
     from parityscope.evaluation.worlds import Change, Instead
+    from parityscope.hypotheses.arithmetic import Inside
 
     Arrays = Sequence[np.ndarray | None]
     Again = Callable[[Arrays], np.ndarray]  # the first result of the same node on other arrays

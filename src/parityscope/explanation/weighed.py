@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic.attention import attention_apart
-from parityscope.arithmetic.hypotheses import Context, Variant, hypotheses
 from parityscope.comparison import channel_axis
 from parityscope.errors import ParityError
 from parityscope.explanation.budget import Budget, Price, price
@@ -19,6 +18,7 @@ from parityscope.explanation.judging import convincing, hopeful, surely_nothing
 from parityscope.explanation.records import Explanation, Options
 from parityscope.explanation.regions import evaluate_region
 from parityscope.explanation.weighing import settle, weigh
+from parityscope.hypotheses.arithmetic import Context, Variant, hypotheses
 from parityscope.records import Skip
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What a layer may have computed instead, generated and not listed.
+"""What a layer may have computed instead: another arithmetic (`arithmetic`, one per file), or any other function, generated.
 
 * `stretch`  : the nodes between tensors that were observed, on the candidate's own inputs, and how one edit changes them;
 * `changes`  : every generic change of one array: layouts, formats, grids, shifts, order, scale;

@@ -15,11 +15,11 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from parityscope.arithmetic.hypotheses import Operand, Variant
 from parityscope.arithmetic.sites import EXACT_INPUTS, PRODUCTS
 from parityscope.errors import ParityError
 from parityscope.evaluation.program import Program, Step, compile_program
 from parityscope.evaluation.sessions import Sessions
+from parityscope.hypotheses.arithmetic import Operand, Variant
 from parityscope.hypotheses.edits import Edit
 
 if TYPE_CHECKING:

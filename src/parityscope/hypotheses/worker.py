@@ -196,7 +196,7 @@ def _of_outputs(outputs: Outputs, banned: frozenset[str], trying: Callable[[str]
 
 
 def _of_stretch(task: Task, banned: frozenset[str], trying: Callable[[str], None]) -> Answer:
-    from parityscope.hypotheses.arithmetics import variant_of
+    from parityscope.hypotheses.arithmetic._named import variant_of
     from parityscope.hypotheses.searching import search
     from parityscope.hypotheses.stretch import Stretch
 

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic.formats import FORMATS
-from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
-from parityscope.arithmetic.hypotheses._rounding import output_rounding, rounded
 from parityscope.case.graph import constant_value
+from parityscope.hypotheses.arithmetic import Context, Hypothesis, Variant
+from parityscope.hypotheses.arithmetic._rounding import output_rounding, rounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import onnx_ir as ir
 
-    from parityscope.arithmetic.hypotheses import Operand
+    from parityscope.hypotheses.arithmetic import Operand
 
 __all__ = ["HYPOTHESIS"]
 

@@ -8,9 +8,9 @@ Source: IEEE 754-2019 binary16; the rounding model was measured on FP16 and BF16
 
 from __future__ import annotations
 
-from parityscope.arithmetic.hypotheses import Hypothesis
-from parityscope.arithmetic.hypotheses._rounding import always
-from parityscope.arithmetic.hypotheses._storage import inputs_and_output_stored
+from parityscope.hypotheses.arithmetic import Hypothesis
+from parityscope.hypotheses.arithmetic._rounding import always
+from parityscope.hypotheses.arithmetic._storage import inputs_and_output_stored
 
 __all__ = ["HYPOTHESIS"]
 

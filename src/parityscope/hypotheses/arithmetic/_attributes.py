@@ -14,13 +14,13 @@ import numpy as np
 
 from parityscope.arithmetic._attributes import number
 from parityscope.arithmetic.formats import FORMATS
-from parityscope.arithmetic.hypotheses._edits import put
 from parityscope.arithmetic.rounding import round_to
+from parityscope.hypotheses.arithmetic._edits import put
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from parityscope.arithmetic.hypotheses import Rewrite
+    from parityscope.hypotheses.arithmetic import Rewrite
 
 __all__ = ["attributes_change", "attributes_rounded"]
 

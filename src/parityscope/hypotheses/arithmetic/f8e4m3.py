@@ -9,9 +9,9 @@ Source: OCP 8-bit Floating Point Specification (OFP8) 1.0, 2023; Micikevicius et
 
 from __future__ import annotations
 
-from parityscope.arithmetic.hypotheses import Hypothesis
-from parityscope.arithmetic.hypotheses._rounding import always
-from parityscope.arithmetic.hypotheses._scaling import operands_scaled
+from parityscope.hypotheses.arithmetic import Hypothesis
+from parityscope.hypotheses.arithmetic._rounding import always
+from parityscope.hypotheses.arithmetic._scaling import operands_scaled
 
 __all__ = ["HYPOTHESIS"]
 

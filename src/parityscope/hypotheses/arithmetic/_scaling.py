@@ -11,17 +11,17 @@ import numpy as np
 
 from parityscope.arithmetic._attributes import integer
 from parityscope.arithmetic.formats import FORMATS
-from parityscope.arithmetic.hypotheses import Variant
-from parityscope.arithmetic.hypotheses._rounding import FLOATS, has_product, output_rounding, rounded
-from parityscope.arithmetic.hypotheses._storage import inputs_and_output_stored
 from parityscope.arithmetic.rounding import round_to
+from parityscope.hypotheses.arithmetic import Variant
+from parityscope.hypotheses.arithmetic._rounding import FLOATS, has_product, output_rounding, rounded
+from parityscope.hypotheses.arithmetic._storage import inputs_and_output_stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import onnx_ir as ir
 
-    from parityscope.arithmetic.hypotheses import Context, Operand, Transform, Variants
+    from parityscope.hypotheses.arithmetic import Context, Operand, Transform, Variants
 
 __all__ = ["magnitude", "operands_scaled"]
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from parityscope.arithmetic.hypotheses import Accumulate
+    from parityscope.hypotheses.arithmetic import Accumulate
 
 __all__ = ["Contraction", "accumulated", "contraction"]
 

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic.formats import FORMATS
-from parityscope.arithmetic.hypotheses import Context, Hypothesis, Rounding, Variant
-from parityscope.arithmetic.hypotheses._rounding import always, output_rounding, rounded
+from parityscope.hypotheses.arithmetic import Context, Hypothesis, Rounding, Variant
+from parityscope.hypotheses.arithmetic._rounding import always, output_rounding, rounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import onnx_ir as ir
 
-    from parityscope.arithmetic.hypotheses import Operand
+    from parityscope.hypotheses.arithmetic import Operand
 
 __all__ = ["HYPOTHESIS"]
 

@@ -133,5 +133,5 @@ class Hypothesis:
 
 def hypotheses() -> dict[str, Hypothesis]:
     """Every hypothesis there is, by name."""
-    found = discover("parityscope.arithmetic.hypotheses", "HYPOTHESIS", Hypothesis).values()
+    found = discover("parityscope.hypotheses.arithmetic", "HYPOTHESIS", Hypothesis).values()
     return {hypothesis.name: hypothesis for hypothesis, _ in found}

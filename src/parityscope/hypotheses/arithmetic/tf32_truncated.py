@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
-from parityscope.arithmetic.hypotheses._rounding import TENSOR_CORES, has_product, rounded
+from parityscope.hypotheses.arithmetic import Context, Hypothesis, Variant
+from parityscope.hypotheses.arithmetic._rounding import TENSOR_CORES, has_product, rounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,17 +16,17 @@ import numpy as np
 
 from parityscope.arithmetic._attributes import input_at
 from parityscope.arithmetic.formats import FORMATS
-from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
-from parityscope.arithmetic.hypotheses._edits import array_of, constant, insert, substitute
-from parityscope.arithmetic.hypotheses._rounding import output_rounding, rounded
 from parityscope.arithmetic.rounding import round_to
+from parityscope.hypotheses.arithmetic import Context, Hypothesis, Variant
+from parityscope.hypotheses.arithmetic._edits import array_of, constant, insert, substitute
+from parityscope.hypotheses.arithmetic._rounding import output_rounding, rounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import onnx_ir as ir
 
-    from parityscope.arithmetic.hypotheses import Rewrite
+    from parityscope.hypotheses.arithmetic import Rewrite
 
 __all__ = ["HYPOTHESIS"]
 

@@ -7,9 +7,9 @@ Source: IEEE 754-2019 binary16.
 
 from __future__ import annotations
 
-from parityscope.arithmetic.hypotheses import Hypothesis
-from parityscope.arithmetic.hypotheses._rounding import always
-from parityscope.arithmetic.hypotheses._storage import output_stored
+from parityscope.hypotheses.arithmetic import Hypothesis
+from parityscope.hypotheses.arithmetic._rounding import always
+from parityscope.hypotheses.arithmetic._storage import output_stored
 
 __all__ = ["HYPOTHESIS"]
 

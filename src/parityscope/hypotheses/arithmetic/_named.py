@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from parityscope.arithmetic.hypotheses import Context as ArithmeticContext
-from parityscope.arithmetic.hypotheses import Variant, hypotheses
+from parityscope.hypotheses.arithmetic import Context as ArithmeticContext
+from parityscope.hypotheses.arithmetic import Variant, hypotheses
 
 if TYPE_CHECKING:
     from parityscope.hypotheses.stretch import Context

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
-from parityscope.arithmetic.hypotheses._rounding import has_product, output_rounding
-from parityscope.arithmetic.hypotheses._scaling import magnitude
+from parityscope.hypotheses.arithmetic import Context, Hypothesis, Variant
+from parityscope.hypotheses.arithmetic._rounding import has_product, output_rounding
+from parityscope.hypotheses.arithmetic._scaling import magnitude
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import onnx_ir as ir
 
-    from parityscope.arithmetic.hypotheses import Operand, Transform
+    from parityscope.hypotheses.arithmetic import Operand, Transform
 
 __all__ = ["HYPOTHESIS"]
 

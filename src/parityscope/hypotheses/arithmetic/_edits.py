@@ -13,7 +13,7 @@ from parityscope.case.graph import constant_value
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from parityscope.arithmetic.hypotheses import Rewrite
+    from parityscope.hypotheses.arithmetic import Rewrite
 
     Attribute = int | float | str | Sequence[int]
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic._attributes import integer, number
-from parityscope.arithmetic.hypotheses._edits import array_of, read, substitute
 from parityscope.arithmetic.standard import DEFAULT_EPSILON
+from parityscope.hypotheses.arithmetic._edits import array_of, read, substitute
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.formats import FORMATS
-from parityscope.arithmetic.hypotheses import Variant
-from parityscope.arithmetic.hypotheses._attributes import attributes_change, attributes_rounded
-from parityscope.arithmetic.hypotheses._folding import fold, foldable
-from parityscope.arithmetic.hypotheses._recurrent import has_recurrence, state_stored, steps_multiplied
-from parityscope.arithmetic.hypotheses._rounding import FOLDED, TENSOR_CORES, output_rounding, rounded
 from parityscope.arithmetic.sites import PRODUCTS
+from parityscope.hypotheses.arithmetic import Variant
+from parityscope.hypotheses.arithmetic._attributes import attributes_change, attributes_rounded
+from parityscope.hypotheses.arithmetic._folding import fold, foldable
+from parityscope.hypotheses.arithmetic._recurrent import has_recurrence, state_stored, steps_multiplied
+from parityscope.hypotheses.arithmetic._rounding import FOLDED, TENSOR_CORES, output_rounding, rounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-    from parityscope.arithmetic.hypotheses import Context, Operand, Transform, Variants
+    from parityscope.hypotheses.arithmetic import Context, Operand, Transform, Variants
 
 __all__ = ["inputs_and_output_stored", "inputs_rounded", "output_stored"]
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.formats import FORMATS
-from parityscope.arithmetic.hypotheses import Accumulator, Context, Hypothesis, Variant
-from parityscope.arithmetic.hypotheses._contraction import accumulated
-from parityscope.arithmetic.hypotheses._recurrent import has_recurrence, sums_rounded
-from parityscope.arithmetic.hypotheses._rounding import has_product, output_rounding, rounded
 from parityscope.arithmetic.rounding import round_to
+from parityscope.hypotheses.arithmetic import Accumulator, Context, Hypothesis, Variant
+from parityscope.hypotheses.arithmetic._contraction import accumulated
+from parityscope.hypotheses.arithmetic._recurrent import has_recurrence, sums_rounded
+from parityscope.hypotheses.arithmetic._rounding import has_product, output_rounding, rounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

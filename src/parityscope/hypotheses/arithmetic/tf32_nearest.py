@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
-from parityscope.arithmetic.hypotheses._folding import fold, foldable
-from parityscope.arithmetic.hypotheses._recurrent import has_recurrence, steps_multiplied
-from parityscope.arithmetic.hypotheses._rounding import FOLDED, TENSOR_CORES, has_product, rounded
+from parityscope.hypotheses.arithmetic import Context, Hypothesis, Variant
+from parityscope.hypotheses.arithmetic._folding import fold, foldable
+from parityscope.hypotheses.arithmetic._recurrent import has_recurrence, steps_multiplied
+from parityscope.hypotheses.arithmetic._rounding import FOLDED, TENSOR_CORES, has_product, rounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from parityscope.arithmetic._graphs import constant_tensor
 from parityscope.arithmetic.formats import FORMATS
-from parityscope.arithmetic.hypotheses import Inside, Variant
-from parityscope.arithmetic.hypotheses._rounding import TENSOR_CORES, output_rounding, rounded
 from parityscope.arithmetic.recurrent import Recurrence, is_recurrent, refusal
 from parityscope.arithmetic.standard import opset_of
+from parityscope.hypotheses.arithmetic import Inside, Variant
+from parityscope.hypotheses.arithmetic._rounding import TENSOR_CORES, output_rounding, rounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

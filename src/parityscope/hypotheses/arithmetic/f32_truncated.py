@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.formats import FORMATS
-from parityscope.arithmetic.hypotheses import Context, Hypothesis, Variant
-from parityscope.arithmetic.hypotheses._contraction import accumulated
-from parityscope.arithmetic.hypotheses._rounding import has_product
 from parityscope.arithmetic.rounding import round_to
+from parityscope.hypotheses.arithmetic import Context, Hypothesis, Variant
+from parityscope.hypotheses.arithmetic._contraction import accumulated
+from parityscope.hypotheses.arithmetic._rounding import has_product
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

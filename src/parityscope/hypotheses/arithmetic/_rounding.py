@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.formats import FORMATS
-from parityscope.arithmetic.hypotheses import Accumulator, Rounding
 from parityscope.arithmetic.rounding import round_to
 from parityscope.arithmetic.sites import PRODUCTS
+from parityscope.hypotheses.arithmetic import Accumulator, Rounding
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-    from parityscope.arithmetic.hypotheses import Operand, Transform
     from parityscope.arithmetic.rounding import Mode, Overflow
+    from parityscope.hypotheses.arithmetic import Operand, Transform
 
 __all__ = [
     "FLOATS",
