@@ -9,13 +9,12 @@ import numpy as np
 import onnx
 import pytest
 
-from parityscope.arithmetic.watching import watching
-from parityscope.backends._onnxruntime import open_session
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.records import Budget
 from parityscope.repairs.search import Task, search
 from parityscope.repairs.search.screen import ranges_of
+from parityscope.repairs.search.watching import seen_within
 from parityscope.repairs.search.within import flagged_within
 
 if TYPE_CHECKING:
@@ -68,24 +67,21 @@ def flags(folder: Path, text: str, samples: list[dict[str, np.ndarray]], low: st
     return {name: flag.text for name, flag in flagged_within(model, inputs, ranges, low, 1.3, 1).items()}
 
 
-def test_magnitudes_over_all_iterations() -> None:
+def test_magnitudes_over_all_iterations(tmp_path: Path) -> None:
     """h doubles in each of three iterations: 10 h is 10, 20 and 40 times x, and the smallest element is not zero.
 
     Three times four elements, and a last dimension of four.
     """
-    import onnx_ir as ir
-
-    watched = watching(ir.from_proto(onnx.parser.parse_model(LOOP)))
-    assert watched is not None
-    run = open_session(watched.model, optimization="disabled")
-    found = run({"x": np.array([0.0, -3.0, 0.5, 2.0], np.float32)})
-    held = {str(one.value.name): tuple(found[one.output]) for one in watched.tensors}
+    model, inputs = loaded(tmp_path, LOOP, [{"x": np.array([0.0, -3.0, 0.5, 2.0], np.float32)}])
+    (found,) = seen_within(model, inputs, 1)
+    held = {str(value.name): (one.largest, one.smallest, one.elements, one.last) for value, one in found.items()}
     ends = {"big": (120.0, 5.0), "small": (12.0, 0.5), "next": (24.0, 1.0)}
     assert held == {name: (*both, 12.0, 4.0) for name, both in ends.items()}
-    assert (
-        watching(ir.from_proto(onnx.parser.parse_model(f"{HEAD} g (float[1] x) => (float[1] y) {{ y = Abs(x) }}")))
-        is None
+    (tmp_path / "none").mkdir()
+    straight = loaded(
+        tmp_path / "none", f"{HEAD} g (float[4] x) => (float[4] y) {{ y = Abs(x) }}", [{"x": np.ones(4, np.float32)}]
     )
+    assert list(seen_within(*straight, 1)) == []
 
 
 def test_an_iteration_that_overflows(tmp_path: Path) -> None:

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import mean
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from parityscope.arithmetic._attributes import integer
-from parityscope.arithmetic.watching import watching
-from parityscope.backends._onnxruntime import open_session
 from parityscope.case.graph import constant_value
+from parityscope.repairs.search.watching import seen_within
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,18 +45,14 @@ def sizes_within(model: Model, samples: Sequence[Sample], threads: int) -> Sizes
     Raises:
         ParityError: the reference cannot run.
     """
-    watched = watching(model.graph())
-    if watched is None:
-        return {}
-    run = open_session(watched.model, threads=threads, optimization="disabled", folder=model.path.parent)
-    held = [run(sample.arrays) for sample in samples[:_SAMPLES]]
+    held = list(seen_within(model, samples[:_SAMPLES], threads))
     found: Sizes = {}
-    for one in watched.tensors:
-        node = one.value.producer()
+    for value in held[0] if held else ():
+        node = value.producer()
         if node is not None:
-            numbers = np.array([outputs[one.output] for outputs in held], np.float64)[:, 2:]
-            size = Size(elements=float(numbers[:, 0].mean()), last=float(numbers[:, 1].max()))
-            found[node.name or "", one.value.index() or 0] = size
+            several = [seen[value] for seen in held]
+            size = Size(elements=mean(one.elements for one in several), last=max(one.last for one in several))
+            found[node.name or "", value.index() or 0] = size
     return found
 
 

@@ -1,9 +1,9 @@
 """What lies inside the bodies of If, Loop and Scan, screened.
 
-One FP32 run per sample of a copy that hands out the magnitudes of what bodies compute (`arithmetic.watching`). A node inside
-is flagged for what would flag a node of the main graph (`screen`): a tensor beyond the range, or one that vanishes on its
-way to a pole; a constant that overflows, or vanishes as a whole; a tensor from outside that a body reads. What a body gives
-flags the node around it as well, which carries and gives that.
+One FP32 run per sample watches the magnitudes of what bodies compute (`watching`). A node inside is flagged for what would
+flag a node of the main graph (`screen`): a tensor beyond the range, or one that vanishes on its way to a pole; a constant
+that overflows, or vanishes as a whole; a tensor from outside that a body reads. What a body gives flags the node around it as
+well, which carries and gives that.
 
 Where nodes inside do not decide for themselves, the node around them is flagged by the first thing inside it.
 """
@@ -21,13 +21,14 @@ from parityscope.arithmetic._graphs import bodies, constant_tensor, divided
 from parityscope.arithmetic._switching import inner_nodes
 from parityscope.arithmetic.movement import LOOPS, carried_end
 from parityscope.arithmetic.sites import exact_uses, is_float
-from parityscope.arithmetic.watching import watching
-from parityscope.backends._onnxruntime import open_session
 from parityscope.case.graph import computing, node_name
+from parityscope.evaluation.program import wide_program
 from parityscope.expectation.forecasts import Range
+from parityscope.expectation.ranges import joined
 from parityscope.records import Site
 from parityscope.repairs.search.records import Flag
 from parityscope.repairs.search.screen import vanishing
+from parityscope.repairs.search.watching import seen_within
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from parityscope.arithmetic import Format
-    from parityscope.arithmetic.watching import Watching
     from parityscope.case import Inputs, Model
 
 __all__ = ["flagged_within"]
@@ -61,16 +61,16 @@ def flagged_within(
     Raises:
         ParityError: the reference cannot run.
     """
-    watched = watching(model.graph())
-    if watched is None:
+    graph, _ = wide_program(model)
+    if not any(bodies(node) for node in graph.graph):
         return {}
-    known: dict[ir.Value, Range] = dict(_ranges(watched, inputs, threads, model))
-    for node in watched.original.graph:
+    known = _ranges(model, inputs, threads)
+    for node in graph.graph:
         known |= {value: ranges[str(value.name)] for value in node.outputs if str(value.name) in ranges}
-    screen = _Screen(known=known, exact=exact_uses(watched.original), number_format=format_named(low), margin=margin)
-    parted = set(divided(watched.original.graph)) if apart else set()
+    screen = _Screen(known=known, exact=exact_uses(graph), number_format=format_named(low), margin=margin)
+    parted = set(divided(graph.graph)) if apart else set()
     found: dict[str, Flag] = {}
-    for index, node in enumerate(computing(watched.original)):
+    for index, node in enumerate(computing(graph)):
         if bodies(node):
             screen.around(node, node_name(node, index), parted, found)
     return found
@@ -170,22 +170,12 @@ def _flag(node: ir.Node, name: str, text: str, *, overflows: bool) -> Flag:
     return Flag(node=name, op_type=node.op_type, blame="activation", text=text, overflows=overflows)
 
 
-def _ranges(watched: Watching, inputs: Inputs, threads: int, model: Model) -> dict[ir.Value, Range]:
-    run = open_session(watched.model, threads=threads, optimization="disabled", folder=model.path.parent)
-    largest = np.zeros(len(watched.tensors))
-    smallest = np.full(len(watched.tensors), np.inf)
-    for sample in inputs:
-        outputs = run(sample.arrays)
-        rows = np.array([outputs[one.output] for one in watched.tensors], np.float64).reshape(-1, 4)
-        largest, smallest = np.maximum(largest, rows[:, 0]), np.minimum(smallest, rows[:, 1])
-    return {
-        one.value: Range(
-            site=Site(tensor=str(one.value.name), node=one.node, op_type="", index=0, scope=""),
-            elements=0,
-            largest=float(high),
-            smallest=float(small) if math.isfinite(small) else 0.0,
-            zeros=0,
-            nonfinite=0,
-        )
-        for one, high, small in zip(watched.tensors, largest, smallest, strict=True)
-    }
+def _ranges(model: Model, inputs: Inputs, threads: int) -> dict[ir.Value, Range]:
+    nowhere = Site(tensor="", node="", op_type="", index=0)
+    found: dict[ir.Value, Range] = {}
+    for seen in seen_within(model, inputs, threads):
+        for value, one in seen.items():
+            small = one.smallest if math.isfinite(one.smallest) else 0.0
+            held = Range(site=nowhere, elements=0, largest=one.largest, smallest=small, zeros=0, nonfinite=0)
+            found[value] = joined(found[value], held) if value in found else held
+    return found
