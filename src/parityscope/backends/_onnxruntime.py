@@ -16,7 +16,7 @@ import os
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from parityscope.backends._ort_running import started, to_runtime
+from parityscope.backends._ort_running import runtime_value, started
 from parityscope.custom_operators import libraries
 from parityscope.errors import ParityError
 from parityscope.evaluation.machine import share_memory
@@ -119,7 +119,7 @@ def open_bytes(
     options.use_deterministic_compute = deterministic
     if folder is not None:
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
-    kept = {name: to_runtime(array, "") for name, array in weights.items()}
+    kept = {name: runtime_value(array, "") for name, array in weights.items()}
     if kept:
         options.add_external_initializers(list(kept), list(kept.values()))
     return started(data, options, providers, tuple(outputs), kept, bound)

@@ -7,7 +7,6 @@ when the last array is dropped, but for outputs that are inputs as well: those a
 from __future__ import annotations
 
 import contextlib
-import ctypes
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -16,23 +15,14 @@ import numpy as np
 from parityscope.backends._ort_providers import check_loaded
 from parityscope.backends.limiting import ended_in_time
 from parityscope.errors import ParityError
-from parityscope.trace import numpy_dtype
+from parityscope.evaluation.values import ML_TYPES, from_runtime, to_runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     Run = Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
 
-__all__ = ["started", "to_runtime"]
-
-# ONNX Runtime's names of element types that numpy lacks: (ml_dtypes name, TensorProto.DataType).
-_ML_TYPES = {
-    "tensor(bfloat16)": ("bfloat16", 16),
-    "tensor(float8e4m3fn)": ("float8_e4m3fn", 17),
-    "tensor(float8e4m3fnuz)": ("float8_e4m3fnuz", 18),
-    "tensor(float8e5m2)": ("float8_e5m2", 19),
-    "tensor(float8e5m2fnuz)": ("float8_e5m2fnuz", 20),
-}
+__all__ = ["runtime_value", "started"]
 
 
 def started(
@@ -74,14 +64,14 @@ def started(
             }
             with _refusal("ONNX Runtime failed while running the model", ""), ended_in_time() as limit:
                 return dict(zip(outputs, alive[0].run(list(outputs), texts, limit), strict=True))
-        feeds = {name: to_runtime(array, declared[name]) for name, array in arrays.items() if name in declared}
+        feeds = {name: runtime_value(array, declared[name]) for name, array in arrays.items() if name in declared}
         with _refusal("ONNX Runtime failed while running the model", ""), ended_in_time() as limit:
             values = (
                 _run_bound(alive[0], outputs, feeds, bound, limit)
                 if bound
                 else alive[0].run_with_ort_values(list(outputs), feeds, limit)
             )
-        found = {name: _from_runtime(value) for name, value in zip(outputs, values, strict=True)}
+        found = {name: _tensor(value) for name, value in zip(outputs, values, strict=True)}
         # An output that is an input is a view of the caller's memory, or of a copy that ends with this function.
         return {name: array.copy() if name in feeds else array for name, array in found.items()}
 
@@ -95,7 +85,7 @@ def _run_bound(session: Any, outputs: Sequence[str], feeds: Mapping[str, Any], d
     for name, value in feeds.items():
         binding.bind_ortvalue_input(name, value)
     # Elements of types that numpy lacks are read where they lie, which must be the host's memory.
-    here = {value.name for value in session.get_outputs() if value.type in _ML_TYPES}
+    here = {value.name for value in session.get_outputs() if value.type in ML_TYPES}
     for name in outputs:
         binding.bind_output(name, *(("cpu", 0) if name in here else (kind, int(number))))
     session.run_with_iobinding(binding, limit)
@@ -133,30 +123,18 @@ def _advice(message: str) -> str:
     return "check that plain ONNX Runtime runs this model on this input"
 
 
-def to_runtime(array: np.ndarray, declared: str) -> Any:
-    """The array as an OrtValue; `declared` is the runtime's name of the type that the model wants, "" for the array's own.
+def runtime_value(array: np.ndarray, declared: str) -> Any:
+    """`values.to_runtime`.
 
     Raises:
         ParityError: the runtime's interface for Python has no such type, such as those of four and two bits.
     """
-    import onnxruntime as ort
-
-    array = np.asarray(array, order="C")  # not ascontiguousarray, which makes scalars 1-D
-    if declared in _ML_TYPES:
-        bits = array.view(np.uint16 if array.dtype.itemsize == 2 else np.uint8)
-        return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, _ML_TYPES[declared][1])
     with _refusal(f"ONNX Runtime takes no {array.dtype} from Python", ""):
-        return ort.OrtValue.ortvalue_from_numpy(array)
+        return to_runtime(array, declared)
 
 
-def _from_runtime(value: Any) -> np.ndarray:
+def _tensor(value: Any) -> np.ndarray:
     kind = value.data_type()
-    if kind in _ML_TYPES:
-        dtype = numpy_dtype(_ML_TYPES[kind][0])
-        shape = tuple(value.shape())
-        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        return np.frombuffer(ctypes.string_at(value._ortvalue.data_ptr(), nbytes), dtype).reshape(shape)  # noqa: SLF001 - the only way to these bytes
     if not kind.startswith("tensor("):
         raise ParityError(f"a value of kind {kind} is not a tensor", fix="cut the model before it")
-    array: np.ndarray = value.numpy()
-    return array
+    return from_runtime(value)

@@ -22,7 +22,8 @@ from parityscope.evaluation.writing import Taken
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from parityscope.evaluation._lanes import Lane, Shared
+    from parityscope.evaluation._lanes import Lane
+    from parityscope.evaluation._sharing import Shared
     from parityscope.evaluation.joining import Joined
     from parityscope.evaluation.program import Program, Step
 

@@ -16,7 +16,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
-from parityscope.evaluation._lanes import Lane, Shared
+from parityscope.evaluation._lanes import Lane
+from parityscope.evaluation._sharing import Shared
 from parityscope.evaluation.control_flow import run_control
 from parityscope.evaluation.moments import Moment
 from parityscope.evaluation.sessions import NotAloneError, Sessions

@@ -1,4 +1,4 @@
-"""One session of ONNX Runtime over a small graph: how it is opened, and how values get into it and out of it.
+"""One session of ONNX Runtime over a small graph: how it is opened, and what it is fed.
 
 All sessions take memory from one arena (60 sessions that each ran a tensor of 16 MiB kept 1.0 GB in arenas of their own), and do
 not spin: threads that spin steal the processors from the next session (20 to 80 times slower on two cores).
@@ -18,7 +18,7 @@ from onnx import numpy_helper
 from parityscope.custom_operators import libraries
 from parityscope.errors import ParityError
 from parityscope.evaluation.machine import share_memory
-from parityscope.trace import numpy_dtype
+from parityscope.evaluation.values import ML_TYPES, from_runtime, to_runtime
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,15 +33,6 @@ _DIRECT = 1 << 18  # bytes: from here on what a run gives is not copied, which c
 _SILENT = 4  # the runtime's severity "fatal": what it calls an error is raised too, and told once
 
 PACKED = frozenset({"float4_e2m1fn", "int2", "int4", "uint2", "uint4"})  # several elements a byte: in files alone
-
-# ONNX Runtime's names of element types that numpy lacks: (ml_dtypes name, TensorProto.DataType).
-_ML_TYPES = {
-    "tensor(bfloat16)": ("bfloat16", 16),
-    "tensor(float8e4m3fn)": ("float8_e4m3fn", 17),
-    "tensor(float8e4m3fnuz)": ("float8_e4m3fnuz", 18),
-    "tensor(float8e5m2)": ("float8_e5m2", 19),
-    "tensor(float8e5m2fnuz)": ("float8_e5m2fnuz", 20),
-}
 
 
 class Kernel:
@@ -81,13 +72,13 @@ class Kernel:
         self._plain = _are_plain(fed.values()) and all(
             kind.startswith("tensor(") and kind != "tensor(string)" for kind in given
         )
-        self._special = self._plain and any(kind in _ML_TYPES for kind in (*self._types.values(), *given))
+        self._special = self._plain and any(kind in ML_TYPES for kind in (*self._types.values(), *given))
 
     def run(self, feeds: Mapping[str, Value]) -> list[Value]:
         """The outputs; raises what the runtime raises."""
         if self._special or (self._plain and sum(array.nbytes for array in feeds.values()) >= _DIRECT):
-            values = {name: _to_runtime(array, self._types[name]) for name, array in feeds.items()}
-            return [_from_runtime(value) for value in self._session.run_with_ort_values(self._outputs, values)]
+            values = {name: to_runtime(array, self._types[name]) for name, array in feeds.items()}
+            return [from_runtime(value) for value in self._session.run_with_ort_values(self._outputs, values)]
         found: list[Value] = self._session.run(self._outputs, feeds)
         return found
 
@@ -151,26 +142,3 @@ def _options(threads: int) -> Any:
     for library in libraries(""):
         options.register_custom_ops_library(library)
     return options
-
-
-def _to_runtime(array: np.ndarray, declared: str) -> Any:
-    import onnxruntime as ort
-
-    array = np.asarray(array, order="C")  # not ascontiguousarray, which makes scalars 1-D
-    if declared in _ML_TYPES:
-        bits = array.view(np.uint16 if array.dtype.itemsize == 2 else np.uint8)
-        return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, _ML_TYPES[declared][1])
-    return ort.OrtValue.ortvalue_from_numpy(array)
-
-
-def _from_runtime(value: Any) -> np.ndarray:
-    kind = value.data_type()
-    if kind in _ML_TYPES:
-        import ctypes
-
-        dtype = numpy_dtype(_ML_TYPES[kind][0])
-        shape = tuple(value.shape())
-        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        return np.frombuffer(ctypes.string_at(value._ortvalue.data_ptr(), nbytes), dtype).reshape(shape)  # noqa: SLF001 - the only way to these bytes
-    array: np.ndarray = value.numpy()
-    return array
