@@ -28,13 +28,12 @@ import numpy as np
 from parityscope.arithmetic.formats import format_named
 from parityscope.backends.recording import Progress, silent
 from parityscope.backends.sim import prepare
-from parityscope.comparison import measure_pair
+from parityscope.comparison import measure_replay
 from parityscope.comparison.rows import Align, as_given
 from parityscope.evaluation.evaluating import run_worlds
 from parityscope.evaluation.program import wide_program
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import Then, World
-from parityscope.expectation.grades import distance
 from parityscope.records import Target
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic import Format
     from parityscope.case import Inputs, Model
-    from parityscope.comparison import Statistics
+    from parityscope.comparison import ReplayStatistics
 
 __all__ = ["Moved", "drawn_errors", "drawn_outputs", "is_moved", "moved_inputs"]
 
@@ -73,17 +72,17 @@ def drawn_errors(
         ParityError: the model cannot be simulated so, or the runtime refuses the graph.
     """
     found: dict[str, list[float]] = {name: [] for name in names}
-    totals: dict[tuple[int, str], Statistics] = {}
+    totals: dict[tuple[int, str], ReplayStatistics] = {}
     drawn = drawn_outputs(
         model, inputs, samples, precision, draws, bounded=bounded, profile=profile, align=align, progress=progress
     )
     for draw, _, expected, given in drawn:
         for name in names:
             if name in given and given[name].shape == expected[name].shape:
-                part = measure_pair(expected[name], given[name], channel_axis=None)
+                part = measure_replay(expected[name], given[name], expected[name], channel_axis=None)
                 totals[draw, name] = totals[draw, name].merge(part) if (draw, name) in totals else part
     for (_, name), total in sorted(totals.items()):
-        found[name].append(distance(total))
+        found[name].append(total.total)
     return {name: errors for name, errors in found.items() if len(errors) == draws}
 
 

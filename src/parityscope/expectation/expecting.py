@@ -36,9 +36,10 @@ from parityscope.arithmetic.formats import format_named
 from parityscope.arithmetic.quantized import QUANTIZED
 from parityscope.backends.recording import Progress, silent
 from parityscope.backends.sim import prepare
-from parityscope.comparison import measure_pair
+from parityscope.comparison import measure_replay
 from parityscope.comparison.parts import measure_parts
 from parityscope.comparison.rows import Align, as_given
+from parityscope.comparison.statistics import scaled
 from parityscope.errors import ParityError
 from parityscope.evaluation.evaluating import evaluate
 from parityscope.evaluation.machine import usable_cores
@@ -48,7 +49,7 @@ from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
 from parityscope.expectation.disturbing import disturbed_world
 from parityscope.expectation.error_model import ROUNDING
-from parityscope.expectation.grades import FLOAT32_ROUNDING, FORMATS, distance, graded_error
+from parityscope.expectation.grades import FLOAT32_ROUNDING, FORMATS
 from parityscope.expectation.records import FAR, Expectation, Reference
 from parityscope.records import Skip, Target
 
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from parityscope.case import Inputs, Model
-    from parityscope.comparison import Statistics
+    from parityscope.comparison import ReplayStatistics
     from parityscope.comparison.parts import Parts
 
 __all__ = ["expect", "referred"]
@@ -196,9 +197,9 @@ class _Meter:
     reference: Reference | None
     align: Align
     by_part: bool = False
-    totals: dict[str, dict[str, Statistics]] = field(default_factory=dict)
+    totals: dict[str, dict[str, ReplayStatistics]] = field(default_factory=dict)
     parts: dict[str, dict[tuple[int, str], Parts]] = field(default_factory=dict)
-    still: dict[str, dict[str, Statistics]] = field(default_factory=dict)
+    still: dict[str, dict[str, ReplayStatistics]] = field(default_factory=dict)
 
     def measure(
         self,
@@ -244,7 +245,7 @@ class _Meter:
         return array if found is None else found
 
     def _merge(
-        self, totals: dict[str, Statistics], expected: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]
+        self, totals: dict[str, ReplayStatistics], expected: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]
     ) -> dict[str, np.ndarray]:
         """Adds what was `found` to the totals, and gives it as far as it can be compared."""
         aligned = found if self.align is as_given else self.align(expected, found)
@@ -254,7 +255,7 @@ class _Meter:
             if site in expected and expected[site].shape == array.shape and expected[site].dtype == array.dtype
         }
         for site, array in alike.items():
-            part = measure_pair(expected[site], array, channel_axis=None)
+            part = measure_replay(expected[site], array, expected[site], channel_axis=None)
             totals[site] = totals[site].merge(part) if site in totals else part
         return alike
 
@@ -266,9 +267,9 @@ def _moved(meter: _Meter, plain: World, inputs: Inputs, samples: Sequence[int], 
         return {}
     varied = meter.totals.get(_REORDERED, {})
     far = {
-        name: found.rel_l2
+        name: found.total
         for name, found in varied.items()
-        if found.is_float and math.isfinite(found.rel_l2) and found.rel_l2 > FAR * FLOAT32_ROUNDING
+        if not found.exact and math.isfinite(found.total) and found.total > FAR * FLOAT32_ROUNDING
     }
     if not far:
         return {}
@@ -281,10 +282,10 @@ def _moved(meter: _Meter, plain: World, inputs: Inputs, samples: Sequence[int], 
     for index in samples:
         again.measure([plain, *orders], inputs, index, list(far), sessions, quiet)
     several = [meter.still.get(_REORDERED, {}), *again.totals.values()]
-    worst = {name: max((one[name].rel_l2 for one in several if name in one), default=math.inf) for name in far}
+    worst = {name: max((one[name].total for one in several if name in one), default=math.inf) for name in far}
     wrong = {name: far[name] for name, size in worst.items() if size * FAR < far[name]}
     for name in wrong:
-        varied[name] = max((one[name] for one in several if name in one), key=lambda one: one.rel_l2)
+        varied[name] = max((one[name] for one in several if name in one), key=lambda one: one.total)
     return wrong
 
 
@@ -294,12 +295,12 @@ def _floors(meter: _Meter, tensors: Sequence[str]) -> dict[str, float]:
     errors = {}
     for name in tensors:
         variation = _size(varied_by.get(name))
-        if name in varied_by and not varied_by[name].is_float:
+        if name in varied_by and varied_by[name].exact:
             errors[name] = (
                 variation  # choices and counts are not rounded, and a disturbed one says nothing about its noise
             )
             continue
-        propagated = _size(disturbed_by[name]) if name in disturbed_by and disturbed_by[name].is_float else math.nan
+        propagated = _size(disturbed_by[name]) if name in disturbed_by and not disturbed_by[name].exact else math.nan
         if math.isfinite(variation) or math.isfinite(propagated):
             propagated, variation = (size if math.isfinite(size) else 0.0 for size in (propagated, variation))
             own = 2.0 * ((propagated / _GAIN) ** 2 + (ROUNDING * FLOAT32_ROUNDING) ** 2)
@@ -318,8 +319,8 @@ def _floor_parts(meter: _Meter) -> dict[tuple[int, str], Parts]:
     return found
 
 
-def _size(found: Statistics | None) -> float:
-    return math.nan if found is None else distance(found)
+def _size(found: ReplayStatistics | None) -> float:
+    return math.nan if found is None else found.total
 
 
 def _no_less_than_rounding(floor: Mapping[str, float], half: Mapping[str, float]) -> dict[str, float]:
@@ -333,15 +334,15 @@ def _no_less_than_rounding(floor: Mapping[str, float], half: Mapping[str, float]
     return {name: max(value, known.get(name, 0.0)) for name, value in floor.items()}
 
 
-def _foreseen(number_format: str, totals: Mapping[str, Statistics]) -> tuple[dict[str, float], list[Skip]]:
+def _foreseen(number_format: str, totals: Mapping[str, ReplayStatistics]) -> tuple[dict[str, float], list[Skip]]:
     """The error of each tensor that a simulation foresees, and those of which it foresees none.
 
     Elements in which the reference alone is not finite say nothing about rounding.
     """
     errors, lost = {}, []
     for name, total in totals.items():
-        if not total.nonfinite_candidate:
-            errors[name] = total.rel_l2_finite if total.nonfinite_reference else graded_error(total)
+        if not total.introduced_nonfinite:
+            errors[name] = total.total_finite if total.total_nonfinite else _graded(total)
             continue
         lost.append(
             Skip(
@@ -351,6 +352,14 @@ def _foreseen(number_format: str, totals: Mapping[str, Statistics]) -> tuple[dic
             )
         )
     return errors, lost
+
+
+def _graded(total: ReplayStatistics) -> float:
+    """As `grades.graded_error`: where the reference is zero everywhere the root mean square, in the tensor's own unit."""
+    finite = total.count - total.left_out
+    if total.exact or total.reference2 or not finite:
+        return total.total
+    return scaled(math.sqrt(total.total2 / finite), total.exponent)
 
 
 def _moved_by_optimizer(name: str, size: float) -> Skip:
