@@ -10,6 +10,8 @@ import numpy as np
 from command_line import exit_status
 from parityscope.backends._onnxruntime import open_session
 from parityscope.case import load_model
+from parityscope.hypotheses.from_outputs.searching import Outputs, search_outputs
+from parityscope.hypotheses.from_outputs.telling import Told, told_of
 from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
@@ -104,3 +106,75 @@ def test_where_nothing_is_proved_the_answer_says_what_is_known(
     assert "no cause" in answer["claim"]
     printed = capsys.readouterr().out
     assert "No experiment supported a cause" not in printed
+
+
+def test_two_faults_at_once_are_both_named(tmp_path: Path) -> None:
+    both = NETWORK.replace("alpha = 0.1", "alpha = 0.3").replace("Tanh(t)", "Sigmoid(t)")
+    causes = [one for one in findings(diagnose(tmp_path, both)) if one["role"] == "cause"]
+    assert {one["site"]["tensor"] for one in causes[:2]} == {"h", "u"}
+    assert any("alpha 0.3" in one["claim"] for one in causes)
+    assert 0.95 < sum(one["share"] for one in causes[:2]) <= 1.0
+
+
+def searched(folder: Path, network: str, deployed: str, weights: dict[str, np.ndarray], x: np.ndarray) -> Told:
+    """What the search says of a network whose text was edited."""
+    model, other = (
+        write_network(folder / f"{name}.onnx", text, weights)
+        for name, text in (("model", network), ("other", deployed))
+    )
+    samples = [{"x": x}, {"x": x[::-1].copy()}]
+    run = open_session(load_model(other).graph())
+    names = [value.name for value in load_model(model).outputs]
+    outputs = Outputs(
+        model=model, feeds=samples, candidate=[run(one) for one in samples], noise=dict.fromkeys(names, 1e-6)
+    )
+    return told_of(search_outputs(outputs))
+
+
+def test_both_bounds_of_an_activation_are_fitted(tmp_path: Path) -> None:
+    deployed = NETWORK.replace("u = Tanh(t)", "v = Tanh(t)\n  u = Clip(v, low, high)")
+    bounds = {"low": np.array(-0.37, np.float32), "high": np.array(0.81, np.float32)}
+    told = searched(tmp_path, NETWORK, deployed, WEIGHTS | bounds, SAMPLES[0]["x"])
+    assert "the result cut off at -0.37 and 0.81" in [one.words for one in told.members if one.output == "u"]
+
+
+def test_what_is_done_to_an_input_is_found_in_front_of_the_network(tmp_path: Path) -> None:
+    deployed = NETWORK.replace("(x, w1, b1)", "(z, w1, b1)").replace("  a = Gemm", "  z = Mul(x, two)\n  a = Gemm")
+    told = searched(tmp_path, NETWORK, deployed, WEIGHTS | {"two": np.array(2, np.float32)}, SAMPLES[0]["x"])
+    assert ("x::read", "the result scaled by 2") in [(one.output, one.words) for one in told.members]
+
+
+def test_one_rule_for_all_layers_of_a_kind_is_one_cause(tmp_path: Path) -> None:
+    network = NETWORK.replace("u = Tanh(t)", "u = LeakyRelu<alpha = 0.2>(t)")
+    told = searched(
+        tmp_path,
+        network,
+        network.replace("alpha = 0.1", "alpha = 0.4").replace("alpha = 0.2", "alpha = 0.4"),
+        WEIGHTS,
+        SAMPLES[0]["x"],
+    )
+    named = told.pair or told.members[:1]
+    assert {one.output for member in named for one in (member, *member.also)} == {"h", "u"}
+
+
+SCANNED = """<ir_version: 8, opset_import: ["" : 17]> g (float[6,20] x) => (float[6,12] y) {
+  a = MatMul(x, w1)
+  last, d = Scan<num_scan_inputs = 1, body = step (float[14] state, float[14] row) => (float[14] next, float[14] given) {
+    sum = Add(state, row)
+    next = Tanh(sum)
+    given = LeakyRelu<alpha = 0.1>(next)
+  }>(begin, a)
+  y = MatMul(d, w5)
+}"""
+
+
+def test_a_fault_inside_of_a_loop_is_named_there(tmp_path: Path) -> None:
+    weights = {
+        "w1": WEIGHTS["w1"],
+        "begin": np.zeros(14, np.float32),
+        "w5": DRAW.normal(size=(14, 12)).astype(np.float32),
+    }
+    told = searched(tmp_path, SCANNED, SCANNED.replace("alpha = 0.1", "alpha = 0.3"), weights, SAMPLES[0]["x"])
+    first = told.members[0]
+    assert (first.output, first.op_type, first.inside) == ("given", "LeakyRelu", "last")
+    assert "alpha 0.3" in first.words

@@ -135,7 +135,7 @@ def examine_scene(
             if result.nearest is not None:
                 nearest.append(result.nearest)
             continue
-        supported.append(_with_role(result.finding, scene))
+        supported += [_with_role(one, scene) for one in (result.finding, *result.further)]
         if result.correction is not None:
             corrections[proposal.experiment.identity] = result.correction
         if result.finding.role == "cause" and _explains(result.finding) >= _ALL:
@@ -253,6 +253,7 @@ def _identified(result: Result, experiment: Experiment) -> Result:
         result,
         evidence=replace(result.evidence, experiment=_called(result.evidence.experiment, experiment)),
         finding=None if result.finding is None else known(result.finding),
+        further=tuple(map(known, result.further)),
         nearest=None if near is None else replace(near, finding=known(near.finding)),
     )
 

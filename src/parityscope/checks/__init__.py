@@ -210,11 +210,13 @@ class Nearest:
 class Result:
     """What an experiment showed, and the finding it supports (None when it refutes or stays open).
 
-    `correction` is how the finding is put right in a copy, None where that cannot be done. `nearest` comes with no finding.
+    `further` are other causes that were proved together with it, each a finding of its own. `correction` is how all of them are
+    put right in a copy, None where that cannot be done. `nearest` comes with no finding.
     """
 
     evidence: Evidence
     finding: Finding | None = None
+    further: tuple[Finding, ...] = ()
     correction: Correction | None = None
     nearest: Nearest | None = None
 

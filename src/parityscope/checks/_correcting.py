@@ -14,9 +14,10 @@ import numpy as np
 from parityscope.case.graph import constant_value
 from parityscope.checks import Correction
 from parityscope.checks._readings import readings
+from parityscope.hypotheses.from_outputs.reference import READ, read_first
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import onnx_ir as ir
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     Arrays = Mapping[str, np.ndarray]
 
 __all__ = [
+    "all_computed_otherwise",
     "beyond_range",
     "computed_otherwise",
     "held_as",
@@ -155,22 +157,43 @@ def beyond_range(tensor: str, storage: Format, *, clamped: bool) -> Correction |
 
 def computed_otherwise(node: str, candidate: Candidate | Member | None) -> Correction | None:
     """The layer computes what a generated hypothesis says of it; None where a graph cannot say that."""
-    if candidate is None or not (candidate.node or candidate.constants or candidate.behind or candidate.reads):
+    if candidate is None or not _can_be_written(candidate):
         return None
     words = f"computes {node} with this change: {candidate.words}"
-    if candidate.constants:
-        return with_constants(candidate.constants, words)
+    return Correction(words=words, model=lambda model: _write(model, candidate))
+
+
+def all_computed_otherwise(words: str, members: Sequence[Member]) -> Correction | None:
+    """Several layers compute what was found of them, each with what goes with it; None where a graph cannot say one of these."""
+    every = [one for member in members for one in (member, *member.also)]
+    if any(one.inside or not _can_be_written(one) for one in every):
+        return None
 
     def edit(model: ir.Model) -> None:
-        changed = _making(model, candidate.step)
-        if changed is not None and (candidate.node or candidate.reads is not None):
-            _change_node(changed, candidate.node, candidate.reads)
-        for op_type, numbers in candidate.behind:
-            last = _making(model, candidate.output)
-            if last is not None:
-                _rewritten(model, last, _appending(op_type, numbers), 0.0)
+        for one in every:
+            _write(model, one)
 
     return Correction(words=words, model=edit)
+
+
+def _can_be_written(candidate: Candidate | Member) -> bool:
+    return bool(candidate.node or candidate.constants or candidate.behind or candidate.reads)
+
+
+def _write(model: ir.Model, candidate: Candidate | Member) -> None:
+    """Changes the graph as a hypothesis says."""
+    if candidate.constants:
+        replace_constants(model, candidate.constants)
+        return
+    if candidate.output.endswith(READ):
+        read_first(model.graph, {candidate.output})
+    changed = _making(model, candidate.step)
+    if changed is not None and (candidate.node or candidate.reads is not None):
+        _change_node(changed, candidate.node, candidate.reads)
+    for op_type, numbers in candidate.behind:
+        last = _making(model, candidate.output)
+        if last is not None:
+            _rewritten(model, last, _appending(op_type, numbers), 0.0)
 
 
 def _change_node(node: ir.Node, written: bytes, reads: tuple[int | None, ...] | None) -> None:

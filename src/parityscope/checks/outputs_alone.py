@@ -10,10 +10,11 @@ node that leads to no output that is right. One sweep of derivatives backwards s
 nearest is computed exactly, shared parts once. An edit is claimed where it explains 98.5 % of the squared error of each output
 and sample that is wrong, and saves more bits than it takes to say it. What explains as much is the same class: the claim names
 it, with the tensors that would decide if they were recorded. If nothing holds, the answer is the region that can hold the error,
-what was tried there, and the nearest description, which is no cause.
+what was tried there, and the nearest description, which is no cause. Of two faults at once neither explains enough alone: what
+explains most is put into the reference and what remains searched again; both are claimed where they explain all together.
 
 What it is confused with: several edits that do the same to the outputs (a scale before or behind a Transpose), which is why the
-class is told; two faults at once, of which neither explains enough alone; outputs of a few numbers, which many edits reproduce.
+class is told; three faults at once; outputs of a few numbers, which many edits reproduce.
 
 How to repair: record the tensors that are named, or compare the node in the deployed file with the original's.
 
@@ -28,9 +29,10 @@ import numpy as np
 
 from parityscope.checks import Check, Example, Proposal, Result
 from parityscope.checks._common import number, percent
-from parityscope.checks._correcting import computed_otherwise
+from parityscope.checks._correcting import all_computed_otherwise
 from parityscope.errors import ParityError
 from parityscope.expectation import FLOAT32_ROUNDING, margin_of
+from parityscope.hypotheses.from_outputs.reference import READ
 from parityscope.hypotheses.from_outputs.searching import Outputs
 from parityscope.hypotheses.worker import Worker
 from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
@@ -77,6 +79,9 @@ def _tested(scene: Scene, bench: Bench, experiment: Experiment) -> Result:
     told = Worker().search_outputs(outputs)
     if told.problem:
         raise ParityError(told.problem, fix="record layers too, so that they can be compared")
+    # What is done to two inputs is a matter of how they are bound, which other checks know more of.
+    if told.pair and not all(one.output.endswith(READ) for one in told.pair):
+        return _of_pair(scene, told, experiment)
     if not told.members:
         return _unproved(scene, told, experiment)
     first = told.members[0]
@@ -85,7 +90,45 @@ def _tested(scene: Scene, bench: Bench, experiment: Experiment) -> Result:
     return Result(
         evidence=evidence,
         finding=_finding(scene, told, evidence),
-        correction=computed_otherwise(_where(scene, first), first),
+        correction=all_computed_otherwise(f"computes {_where(scene, first)} with this change: {first.words}", [first]),
+    )
+
+
+def _of_pair(scene: Scene, told: Told, experiment: Experiment) -> Result:
+    """Two changes that hold together: each a finding with its own share."""
+    together = sum(one.share for one in told.pair)
+    because = f"two changes together explain {percent(together)} of the squared error, {_tried(told)}"
+    evidence = Evidence(experiment=experiment, outcome="supports", before=0.0, after=together, because=because)
+    findings = [
+        Finding(
+            code=_CODE,
+            title=_TITLE,
+            role="cause",
+            claim=f"{_where(scene, one)} ({one.op_type}): {one.words}: {percent(one.share)} of the squared error; {because}. "
+            f"The other is at {_where(scene, other)}: {other.words}.",
+            confidence=max(0.0, min(1.0, one.least)),
+            confidence_from="the share of the error that both explain of the output and sample of which they explain least",
+            site=scene.places.get(one.output),
+            share=max(0.0, one.share),
+            evidence=(evidence,),
+            repairs=_repairs(told),
+            details={
+                "parameter": f"{one.output}:{one.words}",
+                "jointly": True,
+                "kind": one.kind,
+                "fitted": dict(one.numbers),
+                "record": list(told.record),
+                "evaluations": told.evaluations,
+            },
+        )
+        for one, other in (told.pair, told.pair[::-1])
+    ]
+    words = "; and ".join(f"computes {_where(scene, one)} with this change: {one.words}" for one in told.pair)
+    return Result(
+        evidence=evidence,
+        finding=findings[0],
+        further=tuple(findings[1:]),
+        correction=all_computed_otherwise(words, told.pair),
     )
 
 
@@ -103,8 +146,11 @@ def _tried(told: Told) -> str:
 
 
 def _where(scene: Scene, member: Member) -> str:
+    if member.output.endswith(READ):
+        return f"what is read of input {member.output.removesuffix(READ)!r}"
     site = scene.places.get(member.output)
-    return (site.node if site is not None else "") or member.output
+    inside = f"inside {member.inside}: " if member.inside else ""
+    return inside + ((site.node if site is not None else "") or member.output)
 
 
 def _finding(scene: Scene, told: Told, evidence: Evidence) -> Finding:

@@ -68,6 +68,7 @@ def operator_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterat
                     node=changed_node(made, *choice) if choice else made,
                     opset=None if current is not None else schema.since_version,
                     before=_first(present[:count]),
+                    reads=tuple(present[:count]),
                 )
 
 

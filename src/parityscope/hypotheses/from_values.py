@@ -6,6 +6,7 @@ Constants are fitted to the elements of the first sample that are for that (`Str
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ import onnx
 from parityscope.hypotheses.changes import changes
 from parityscope.hypotheses.edits import Edit
 from parityscope.hypotheses.functions import FUNCTIONS
+from parityscope.hypotheses.schemas import schema_of
 from parityscope.hypotheses.stretch import numbers
 
 if TYPE_CHECKING:
@@ -106,11 +108,24 @@ def elementwise_edits(stretch: Stretch) -> Iterator[Edit]:
             )
     for tensor in _alike_inputs(stretch):
         for name, function in FUNCTIONS.items():
+            operator = _operator_in_place(stretch, tensor, name)
+            if operator is not None:
+                yield replace(operator, words=f"{name} of {tensor!r} in place of it", bits=6 + bits)
+                continue
             yield Edit(
                 words=f"{name} of {tensor!r} in place of it",
                 bits=6 + bits,
                 whole=lambda one, sample, f=function, t=tensor: f(numbers(_known(one, sample, t))),
             )
+
+
+def _operator_in_place(stretch: Stretch, tensor: str, name: str) -> Edit | None:
+    """An operator in the place of a stretch of one node, reading one of its inputs; None where no graph can say that."""
+    made = onnx.NodeProto(op_type=name)
+    if len(stretch.steps) > 1 or name not in _OPERATORS or schema_of(made, stretch.context.opsets) is None:
+        return None
+    index = stretch.steps[0].inputs.index(tensor)
+    return Edit(words="", bits=0, at=0, node=made, before=lambda arrays: [arrays[index]], reads=(index,))
 
 
 def _alike_inputs(stretch: Stretch) -> list[str]:

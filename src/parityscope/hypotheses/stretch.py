@@ -128,6 +128,18 @@ class Stretch:
         other.measure()
         return other
 
+    def moved(self, sample: int, changed: Mapping[str, np.ndarray]) -> Stretch:
+        """The same where what is read on one sample is something else."""
+        known = self.context.worlds[sample]
+        world = {**known, **{name: changed[name] for name in known if name in changed}}
+        worlds = [world if place == sample else other for place, other in enumerate(self.context.worlds)]
+        other = copy.copy(self)
+        other.context = replace(self.context, worlds=worlds)
+        other.base, other.replayed = list(self.base), list(self.replayed)
+        other.base[sample] = other.run(sample)
+        other.replayed[sample] = numbers(other.base[sample])
+        return other
+
     @property
     def same_shape(self) -> bool:
         """Whether both sides' results have one shape, on every sample."""

@@ -1,7 +1,8 @@
-"""Edits with one number to be fitted: a result, one index of it, an input or an attribute, scaled, shifted or cut off.
+"""Edits with numbers to be fitted: a result, one index of it, an input or an attribute, scaled, shifted or cut off.
 
-The number is what the adjoints say: for a change of amount t along a direction the response is t times that direction's, so
-that the best t and what it explains follow from two products. Exact evaluations then correct it (Gauss-Newton).
+A first number is what the adjoints say: for a change of amount t along a direction the response is t times that direction's, so
+that the best t and what it explains follow from two products. Exact evaluations then correct it (Gauss-Newton), and where one
+number comes near, a family of more numbers that contains it is fitted from there: both bounds, a scale with an offset.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Family", "bounds_of", "families_of", "index_family"]
 
 _QUANTILES = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.995)
+_BOUND_STEP = 2e-3  # of the span: two bounds so far apart cut off nearly the same elements; chosen
 _SMALL_STEP = 1e-2  # relative: what a direction is measured with where it is not exact; chosen
 
 
@@ -34,24 +36,37 @@ _SMALL_STEP = 1e-2  # relative: what a direction is measured with where it is no
 class Family:
     """`make(t)` is the edit of amount t, which for t = 0 changes nothing. `step` is an amount that is small for it.
 
-    With `grid` amounts are no multiples of a direction: each of them is looked at.
+    With `grid` amounts are no multiples of a direction: each of them is looked at. With several numbers `make` takes as many,
+    `step` is that of each. `wider` is a family of more numbers, and where it starts from an amount of this one; None where there
+    is none. `anywhere` says that its edits have a meaning at every site.
     """
 
     kind: str
-    make: Callable[[float], Edit]
+    make: Callable[..., Edit]
     step: float
     grid: tuple[float, ...] = ()
+    wider: Callable[[float], tuple[Family, tuple[float, ...]]] | None = None
+    anywhere: bool = False
 
 
 def families_of(site: Site) -> Iterator[Family]:
     """Of a site's result as a whole, of its inputs and its attributes."""
-    array = site.reference.values[0][site.output]
+    array = site.result
     if array.dtype.kind == "f" and array.size:
         size = _size(array)
-        yield Family(kind="result scaled", make=_scaled, step=_SMALL_STEP)
-        yield Family(kind="result shifted", make=_shifted, step=_SMALL_STEP * size)
+        line = Family(kind="result scaled and shifted", make=_line, anywhere=True, step=_SMALL_STEP * min(size, 1.0))
+        yield Family(
+            kind="result scaled", make=_scaled, anywhere=True, step=_SMALL_STEP, wider=lambda by: (line, (1 + by, 0.0))
+        )
+        yield Family(
+            kind="result shifted",
+            make=_shifted,
+            anywhere=True,
+            step=_SMALL_STEP * size,
+            wider=lambda by: (line, (1.0, by)),
+        )
         if (array < 0).any() and (array > 0).any():
-            yield Family(kind="negative part scaled", make=_leaking, step=_SMALL_STEP)
+            yield Family(kind="negative part scaled", make=_leaking, anywhere=True, step=_SMALL_STEP)
     if not site.whole_step:
         return
     (step,) = site.stretch.steps
@@ -76,17 +91,31 @@ def families_of(site: Site) -> Iterator[Family]:
 
 def bounds_of(site: Site) -> Iterator[Family]:
     """The result cut off above or below, at some of its quantiles to begin with."""
-    array = site.reference.values[0][site.output]
+    array = site.result
     finite = array[np.isfinite(array)]
     if array.dtype.kind != "f" or finite.size < 2:
         return
     low, high = float(finite.min()), float(finite.max())
     tops = tuple(float(np.quantile(finite, part)) for part in _QUANTILES)
     bottoms = tuple(float(np.quantile(finite, 1 - part)) for part in _QUANTILES)
-    span = high - low
-    yield Family(kind="upper bound", make=_cut_above, step=span, grid=tuple(t for t in dict.fromkeys(tops) if t < high))
+    step = _BOUND_STEP * (high - low)
+    both = Family(kind="both bounds", make=_cut_at_both, anywhere=True, step=step)
+    over, under = ((tops, bottoms[3]), (bottoms, tops[3]))
     yield Family(
-        kind="lower bound", make=_cut_below, step=span, grid=tuple(t for t in dict.fromkeys(bottoms) if t > low)
+        kind="upper bound",
+        make=_cut_above,
+        anywhere=True,
+        step=step,
+        grid=tuple(t for t in dict.fromkeys(over[0]) if t < high),
+        wider=lambda at, other=over[1]: (both, (min(other, at), at)),
+    )
+    yield Family(
+        kind="lower bound",
+        make=_cut_below,
+        anywhere=True,
+        step=step,
+        grid=tuple(t for t in dict.fromkeys(under[0]) if t > low),
+        wider=lambda at, other=under[1]: (both, (at, max(other, at))),
     )
 
 
@@ -148,6 +177,17 @@ def _shifted(by: float) -> Edit:
     )
 
 
+def _line(factor: float, offset: float) -> Edit:
+    (gain, gain_bits), (shift, shift_bits) = nice(factor), nice(offset)
+    return Edit(
+        words=f"the result times {gain:.6g} plus {shift:.6g}",
+        bits=5 + gain_bits + shift_bits,
+        whole=_of_result(lambda array: array * gain + shift),
+        behind=(("Mul", (gain,)), ("Add", (shift,))),
+        numbers={"factor": gain, "offset": shift},
+    )
+
+
 def _leaking(by: float) -> Edit:
     factor, bits = nice(1 + by)
     return Edit(
@@ -177,6 +217,17 @@ def _cut_below(at: float) -> Edit:
         whole=_of_result(lambda array: np.maximum(array, bound)),
         behind=(("Max", (bound,)),),
         numbers={"lower": bound},
+    )
+
+
+def _cut_at_both(lower: float, upper: float) -> Edit:
+    (low, low_bits), (high, high_bits) = nice(min(lower, upper)), nice(max(lower, upper))
+    return Edit(
+        words=f"the result cut off at {low:.6g} and {high:.6g}",
+        bits=5 + low_bits + high_bits,
+        whole=_of_result(lambda array: np.clip(array, low, high)),
+        behind=(("Max", (low,)), ("Min", (high,))),
+        numbers={"lower": low, "upper": high},
     )
 
 

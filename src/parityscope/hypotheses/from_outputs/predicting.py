@@ -9,8 +9,9 @@ predicted, and what stands there is tried by its length.
 from __future__ import annotations
 
 import math
+import re
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,22 +34,30 @@ _APPLY_S, _ELEMENT_S = 5e-5, 6e-9  # estimated seconds of applying an edit, and 
 _LONGEST = 1024  # indices of an axis that are looked at one by one; chosen
 _KEPT_INDICES = 6  # of an axis' indices
 _DIGITS = 4  # to which products of the same change agree
+RULE_BITS = 4.0  # which operator a rule is about: some sixteen kinds in a network
+_ABOUT_ONE = re.compile(
+    r" ?\('[^']*'\)|'[^']*'| = \S+(?= left out)|(?<=in place of )-?[\d.e+-]+$|\b[\d.e+-]+ becomes \S+"
+)
 _SIZE_COUNTS = 0.1  # of the score for each factor of ten that a response is larger or smaller than the residual
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Guess:
-    """An edit, or a family with its amount, and what is expected of it.
+    """An edit, or a family with its amounts, and what is expected of it.
 
-    `score` is the cosine between response and residual, less what its size is off; None where nothing can be said. `names` are
-    other edits of the site that change it in the same way. `sketch` are the response's products with the signs.
+    `others` are edits of other sites that are made together with it, `rule` other sites where the very same edit is made: one
+    rule, wherever it holds. `score` is the cosine between response and residual, less what its size is off; None where nothing
+    can be said. `names` are other edits of the site that change it in the same way. `sketch` are the response's products with
+    the signs.
     """
 
     site: Site
     kind: str
     edit: Edit | None = None
     family: Family | None = None
-    amount: float = 0.0
+    amounts: tuple[float, ...] = (0.0,)
+    others: tuple[tuple[Site, Edit], ...] = ()
+    rule: tuple[Site, ...] = ()
     score: float | None = None
     names: list[Edit] = field(default_factory=list)
     sketch: np.ndarray | None = None
@@ -59,7 +68,19 @@ class Guess:
             return self.edit
         if self.family is None:
             raise ValueError("neither an edit nor a family")
-        return self.family.make(self.amount)
+        return self.of_family(self.family, self.amounts)
+
+    def of_family(self, family: Family, amounts: Sequence[float]) -> Edit:
+        """A family's edit as it is told here."""
+        edit = family.make(*amounts)
+        if not self.rule:
+            return edit
+        words = f"at each of {len(self.rule) + 1} {self.site.changed_step.op_type}: {edit.words}"
+        return replace(edit, words=words, bits=edit.bits + RULE_BITS)
+
+    def everything(self, edit: Edit) -> tuple[tuple[Site, Edit], ...]:
+        """All that is changed where this guess's own edit is that."""
+        return ((self.site, edit), *self.others, *((site, edit) for site in self.rule))
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -104,7 +125,41 @@ class Predictor:
         guesses = []
         for found in work.values():
             guesses += found.guesses(self)
-        return guesses
+        return guesses + self._together(guesses)
+
+    def _together(self, guesses: Sequence[Guess]) -> list[Guess]:
+        """The same edit at every site of an operator at once: what they do is to first order the sum of what each does."""
+        alike: dict[tuple[str, str, str], dict[str, tuple[Guess, Edit]]] = {}
+        for guess in guesses:
+            if guess.sketch is None or guess.edit is None or guess.site.inner is not None:
+                continue
+            for edit in (guess.edit, *guess.names):
+                rule = _ABOUT_ONE.sub("", edit.words)
+                alike.setdefault((guess.site.changed_step.op_type, guess.kind, rule), {})[guess.site.output] = (
+                    guess,
+                    edit,
+                )
+        found = []
+        for (op_type, kind, rule), by_site in alike.items():
+            members = sorted(by_site.values(), key=lambda one: one[0].site.step.index)
+            steps = {one.site.step.index for one, _ in members}
+            if not 1 < len(steps) == len(members):
+                continue
+            sketch = np.sum([one.sketch for one, _ in members if one.sketch is not None], axis=0)
+            score, amount = (float(one[0]) for one in self.judged(sketch[None]))
+            first, edit = members[0]
+            words = f"at each of {len(members)} {op_type}: {' '.join(rule.split())}"
+            found.append(
+                Guess(
+                    site=first.site,
+                    kind=f"{kind}, everywhere",
+                    edit=replace(edit, words=words, bits=edit.bits + RULE_BITS),
+                    others=tuple((one.site, other) for one, other in members[1:]),
+                    score=score - _SIZE_COUNTS * abs(math.log10(max(abs(amount), 1e-12))),
+                    sketch=sketch,
+                )
+            )
+        return found
 
     def _swept(self, sample: int, by_key: dict[str, list[Site]]) -> Iterator[tuple[Site, np.ndarray | None]]:
         """Each site with its adjoints: float32, (elements of its float32 results, signs + 1); None where not all is known."""
@@ -180,7 +235,7 @@ class _Work:
             for family in (*families_of(self.site), *bounds_of(self.site)):
                 amounts = family.grid or (family.step,)
                 guesses[:0] = [
-                    Guess(site=self.site, kind=family.kind, family=family, amount=amount) for amount in amounts
+                    Guess(site=self.site, kind=family.kind, family=family, amounts=(amount,)) for amount in amounts
                 ]
         affordable = int(seconds / (each * self.samples))
         predictor.left_out += max(0, len(guesses) - affordable)
@@ -266,7 +321,7 @@ class _Work:
                 guess.sketch = self.sketches[number]
                 guess.score = float(scores[number])
                 if guess.family is not None and not guess.family.grid:
-                    guess.amount = float(amounts[number]) * guess.family.step
+                    guess.amounts = (float(amounts[number]) * guess.family.step,)
                     guess.score = abs(guess.score)
                 else:
                     guess.score -= _SIZE_COUNTS * abs(math.log10(max(abs(float(amounts[number])), 1e-12)))
@@ -288,7 +343,7 @@ class _Work:
                 site=self.site,
                 kind=family.kind,
                 family=family,
-                amount=float(amounts[index]),
+                amounts=(float(amounts[index]),),
                 score=float(abs(scores[index])),
                 sketch=sketch[index] * amounts[index],
             )

@@ -1,15 +1,18 @@
-"""The reference's tensors on a few samples, and its outputs when one step gives other results.
+"""The reference's tensors on a few samples, and its outputs when steps are computed otherwise.
 
 What a change does not reach is not computed again: the reference's own tensors are the prefix that all edits share, and what
-comes out the same as before ends there.
+comes out the same as before ends there. What is fed is read by a step of its own (`read_first`), so that an edit can stand there
+too.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from parityscope.arithmetic.sites import PRODUCTS
 from parityscope.errors import ParityError
@@ -18,19 +21,39 @@ from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from parityscope.evaluation.program import Program, Step
 
-__all__ = ["Reference", "open_reference"]
+__all__ = ["READ", "Inner", "Redo", "Reference", "open_reference", "read_first"]
+
+READ = "::read"  # behind the name of an input: what the network reads of it
+# What a step gives on a sample, computed otherwise, when these tensors are not the reference's own; raises ParityError where it
+# cannot.
+Redo = Callable[[int, Mapping[str, np.ndarray]], "Sequence[np.ndarray | None]"]
 
 # Seconds of one core of a slow server, as in `explanation.budget`, rounded down to what they are without its rounding up:
 # a call of a session, one element read or given, and one multiplication with its addition.
 _CALL_S, _ELEMENT_S, _PRODUCT_S = 1e-4, 2e-9, 1e-10
+_ITERATION = 1  # whose tensors are looked at inside a loop, from nought: states are often zero in the first
 _SHAPES = frozenset({"Shape", "Size"})
 _RANDOM = frozenset(
     {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Inner:
+    """A step of a body (the attribute `body` of control flow), with what the body's tensors were in one iteration of each sample.
+
+    `outside` are the names by which the bodies read what is not theirs.
+    """
+
+    step: Step
+    program: Program
+    body: str
+    outside: Sequence[str]
+    values: Sequence[Mapping[str, np.ndarray]]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -38,7 +61,8 @@ class Reference:
     """A program with what it gave on each sample.
 
     `live` are the steps that depend on what is fed (more than on its shape) and lead to an output, in order; `after` says for
-    each of them, by index, which of these lie behind it, and `seconds` what it costs.
+    each of them, by index, which of these lie behind it, and `seconds` what it costs. `redone` are steps that are computed
+    otherwise than the model says, by index: `values` are then what comes of that.
     """
 
     program: Program
@@ -47,11 +71,37 @@ class Reference:
     live: tuple[Step, ...] = ()
     after: dict[int, tuple[Step, ...]] = field(default_factory=dict)
     seconds: dict[int, float] = field(default_factory=dict)
+    redone: Mapping[int, Redo] = field(default_factory=dict)
+    feeds: Sequence[Mapping[str, np.ndarray]] = ()
 
     def value(self, sample: int, site: str) -> np.ndarray | None:
         """A tensor of the reference, or a constant."""
         found = self.values[sample].get(site)
         return self.program.constants.get(site) if found is None else found
+
+    def inside(self, step: Step) -> Sequence[Inner]:
+        """The steps of a step's bodies that were run, each with its tensors of the second iteration (of the first, of one)."""
+        seen = [self._seen_inside(sample, step) for sample in range(len(self.values))]
+        return [
+            Inner(step=one, program=body, body=name, outside=tuple(step.captured.values()), values=seen)
+            for name, body in step.bodies.items()
+            for one in body.steps
+            if not one.bodies and one.op_type not in _SHAPES | _RANDOM and all(one.key in values for values in seen)
+        ]
+
+    def _seen_inside(self, sample: int, step: Step) -> Mapping[str, np.ndarray]:
+        sites = [site for body in step.bodies.values() for site in (*body.inputs, *body.steps_of)]
+        found: dict[str, list[np.ndarray]] = {}
+        world = World(name="plain", program=self.program)
+        try:
+            for moment in evaluate([world], self.feeds[sample], sites, self.sessions):
+                for site in moment.sites:
+                    array = moment.stored("plain", site)
+                    if isinstance(array, np.ndarray) and len(found.setdefault(site, [])) <= _ITERATION:
+                        found[site].append(array)
+        except ParityError:
+            return {}
+        return {site: arrays[-1] for site, arrays in found.items()}
 
     def cost(self, step: Step) -> float:
         """Estimated seconds of computing a step and all that lies behind it."""
@@ -76,11 +126,44 @@ class Reference:
         changed: dict[str, np.ndarray] = {}
         self._note(sample, step, results, changed)
         for other in self.after[step.index] if changed else ():
-            if other.op_type not in _RANDOM and any(name in changed for name in other.reads):
-                inputs = [self._taken(sample, changed, name) for name in other.inputs]
-                captured = [self._taken(sample, changed, name) for name in other.captured]
-                self._note(sample, other, self.sessions.run(other, inputs, self.program, captured), changed)
+            self._follow(sample, other, changed)
         return changed
+
+    def changed_with(self, sample: int, redone: Mapping[int, Redo]) -> dict[str, np.ndarray]:
+        """All tensors that are other ones when several steps are computed otherwise.
+
+        Raises:
+            ParityError: as `changed`.
+        """
+        changed: dict[str, np.ndarray] = {}
+        reached = {index for first in redone for index in (first, *(one.index for one in self.after[first]))}
+        for index in sorted(reached):
+            step = self.program.steps[index]
+            if index in redone:
+                self._note(sample, step, redone[index](sample, changed), changed)
+            else:
+                self._follow(sample, step, changed)
+        return changed
+
+    def moved(self, redone: Mapping[int, Redo]) -> Reference:
+        """The same with steps computed otherwise from here on.
+
+        Raises:
+            ParityError: as `changed`.
+        """
+        values = [{**known, **self.changed_with(sample, redone)} for sample, known in enumerate(self.values)]
+        return replace(self, values=values, redone={**self.redone, **redone})
+
+    def _follow(self, sample: int, step: Step, changed: dict[str, np.ndarray]) -> None:
+        """Computes a step again, if it reads what was changed."""
+        if step.op_type in _RANDOM or not any(name in changed for name in step.reads):
+            return
+        if step.index in self.redone:
+            self._note(sample, step, self.redone[step.index](sample, changed), changed)
+            return
+        inputs = [self._taken(sample, changed, name) for name in step.inputs]
+        captured = [self._taken(sample, changed, name) for name in step.captured]
+        self._note(sample, step, self.sessions.run(step, inputs, self.program, captured), changed)
 
     def _taken(self, sample: int, changed: Mapping[str, np.ndarray], name: str) -> np.ndarray | None:
         if not name:
@@ -95,6 +178,23 @@ class Reference:
         changed |= {
             site: array for site, array in given if site and array is not None and not _are_same(known.get(site), array)
         }
+
+
+def read_first(graph: ir.Graph, names: Collection[str] | None = None) -> None:
+    """Puts a step that reads it between each input of floats and the network; `names` limits that to some, by what is read."""
+    for value in graph.inputs:
+        if value.dtype != ir.DataType.FLOAT or value.name in graph.initializers or not value.uses():
+            continue
+        if names is not None and f"{value.name}{READ}" not in names:
+            continue
+        node = ir.Node("", "Identity", [value], num_outputs=1, name=f"{value.name}{READ}")
+        read = node.outputs[0]
+        read.name, read.type, read.shape = f"{value.name}{READ}", value.type, value.shape
+        users = list(value.uses())
+        graph.insert_before(graph[0], node)
+        for user, index in users:
+            if user is not node:
+                user.replace_input_with(index, read)
 
 
 def open_reference(program: Program, feeds: Sequence[Mapping[str, np.ndarray]], nbytes: int) -> Reference:
@@ -116,12 +216,12 @@ def open_reference(program: Program, feeds: Sequence[Mapping[str, np.ndarray]], 
             if left < 0:
                 raise ParityError("the reference's tensors take more memory than the search may have")
         values.append(kept)
-    reference = Reference(program=program, sessions=sessions, values=values)
-    _follow(reference)
+    reference = Reference(program=program, sessions=sessions, values=values, feeds=feeds)
+    _find_live(reference)
     return reference
 
 
-def _follow(reference: Reference) -> None:
+def _find_live(reference: Reference) -> None:
     """Which steps are live, what lies behind each, and what each costs."""
     program = reference.program
     reached = set(program.inputs)

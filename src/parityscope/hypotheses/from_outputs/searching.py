@@ -17,8 +17,9 @@ from parityscope.arithmetic.opsets import OLDEST, prepared
 from parityscope.case.model import read_graph
 from parityscope.errors import ParityError
 from parityscope.evaluation.program import compile_program
+from parityscope.hypotheses.from_outputs.peeling import Pair, Peeling, peel
 from parityscope.hypotheses.from_outputs.predicting import Guess, Predictor
-from parityscope.hypotheses.from_outputs.reference import Reference, open_reference
+from parityscope.hypotheses.from_outputs.reference import Reference, open_reference, read_first
 from parityscope.hypotheses.from_outputs.residual import Residual, residual_of
 from parityscope.hypotheses.from_outputs.sites import EARLY, LATE, Site, sites_of
 from parityscope.hypotheses.from_outputs.trying import ENOUGH, Trials, Tried
@@ -35,6 +36,8 @@ _NBYTES = 3 << 30  # of the reference's tensors; chosen
 _RUNS = 400
 _GUESS_S, _DEEP_S, _TRY_S = (2.0, 8.0), (2.0, 6.0), (2.0, 10.0)
 _MOST_S = 30.0  # of the processor, for all stages together; chosen: twice what the stages may be estimated at on small networks
+_PEEL_S = (0.7, 3.0)  # of each stage behind each first fault that is put in
+_EARLY, _PEELED = 0.3, 0.7  # of the processor's time is used up when a stage ends, at the latest; chosen
 _NUMBERS = 2048  # samples are predicted together until they have so many; chosen
 _DEEP_SITES = 24  # at which longer edits are generated; chosen
 _CLASS = 40  # evaluations that look for what cannot be told from the best
@@ -60,7 +63,7 @@ class Outputs:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Found:
-    """What a search gave: everything tried, best first, and those that cannot be told from the best (`alike`)."""
+    """What a search gave: what was tried, what cannot be told from the best (`alike`), or two that hold together (`pair`)."""
 
     reference: Reference
     residual: Residual
@@ -69,6 +72,7 @@ class Found:
     predictor: Predictor
     guesses: list[Guess] = field(default_factory=list)
     alike: list[Tried] = field(default_factory=list)
+    pair: Pair | None = None
 
     @property
     def holds(self) -> bool:
@@ -84,7 +88,9 @@ def search_outputs(
     Raises:
         ParityError: the reference cannot be run step by step, or nothing is wrong with outputs of numbers.
     """
-    program = compile_program(prepared(read_graph(outputs.model), OLDEST))
+    model = prepared(read_graph(outputs.model), OLDEST)
+    read_first(model.graph)
+    program = compile_program(model)
     reference = open_reference(program, outputs.feeds, _NBYTES)
     names = [name for name in program.outputs if name in reference.values[0] and _is_number(reference.values[0][name])]
     residual = residual_of(reference.values, outputs.candidate, outputs.noise, names)
@@ -110,11 +116,27 @@ def search_outputs(
         trying=trying,
         banned=banned,
         until=until,
+        sites=sites,
     )
     found = Found(reference=reference, residual=residual, sites=sites, trials=trials, predictor=predictor)
     found.guesses += predictor.guess(sites, EARLY, _budget(reference, _GUESS_S, outputs.scale), fitted=True)
+    trials.until = started + _EARLY * (until - started)
     trials.run(found.guesses)
-    if not _explained(trials) and not trials.is_spent:
+    trials.until = until
+    if not _explained(trials):
+        found.pair = peel(
+            Peeling(
+                trials=trials,
+                predictor=predictor,
+                candidate=outputs.candidate,
+                noise=outputs.noise,
+                seconds=_budget(reference, _PEEL_S, outputs.scale),
+                sites=len(sites),
+                sure=_SURE_BITS,
+                until=started + _PEELED * (until - started),
+            )
+        )
+    if not _explained(trials) and found.pair is None and not trials.is_spent:
         deep = _promising(found)
         predictor.until = until
         late = predictor.guess(deep, LATE, _budget(reference, _DEEP_S, outputs.scale), fitted=False)
@@ -187,16 +209,15 @@ def _class_of(found: Found) -> None:
 def _is_near(guess: Guess, best: Guess) -> bool:
     if guess.sketch is None or best.sketch is None:
         return guess.site is best.site
-    scale = best.amount / best.family.step if best.family is not None and not best.family.grid else 1.0
-    mine = (
-        best.sketch * scale
-        if best.family is not None and best.edit is None and "index" not in best.kind
-        else best.sketch
-    )
-    other = guess.sketch
-    if guess.family is not None and not guess.family.grid and "index" not in guess.kind:
-        other = other * (guess.amount / guess.family.step)
+    mine, other = _expected(best), _expected(guess)
     return bool(np.linalg.norm(other - mine) <= 0.02 * np.linalg.norm(mine) + 1e-30)
+
+
+def _expected(guess: Guess) -> np.ndarray:
+    """The sketch at the amount that was found."""
+    family, sketch = guess.family, np.asarray(guess.sketch)
+    is_multiple = family is not None and not family.grid and len(guess.amounts) == 1 and "index" not in guess.kind
+    return sketch * (guess.amounts[0] / family.step) if family is not None and is_multiple else sketch
 
 
 def _is_claim(found: Found, one: Tried) -> bool:

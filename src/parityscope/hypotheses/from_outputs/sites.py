@@ -12,6 +12,8 @@ import numpy as np
 import onnx_ir as ir
 
 from parityscope.errors import ParityError
+from parityscope.hypotheses.edits import Edit
+from parityscope.hypotheses.from_outputs.rewriting import rewritten
 from parityscope.hypotheses.searching import generated_kinds
 from parityscope.hypotheses.stretch import Context, Stretch
 
@@ -21,8 +23,7 @@ if TYPE_CHECKING:
     import onnx
 
     from parityscope.evaluation.program import Step
-    from parityscope.hypotheses.edits import Edit
-    from parityscope.hypotheses.from_outputs.reference import Reference
+    from parityscope.hypotheses.from_outputs.reference import Inner, Redo, Reference
 
 __all__ = ["EARLY", "LATE", "Site", "sites_of"]
 
@@ -31,6 +32,7 @@ __all__ = ["EARLY", "LATE", "Site", "sites_of"]
 EARLY = ("neighbours", "inputs", "attributes", "values")
 LATE = ("operators", "near constants", "changed inputs", "joint", "inside")
 _OF_RESULT = "values"
+UNCHANGED = Edit(words="", bits=0)
 _BEFORE, _BEHIND = 24, 6  # steps around whose tensors and constants are looked at; chosen
 _SMALL = 1 << 16  # elements of a constant near by
 
@@ -47,6 +49,7 @@ class Site:
     step: Step
     output: str
     whole_step: bool = True
+    inner: Inner | None = None
     _stretch: Stretch | None = None
     _edits: dict[str, list[Edit]] = field(default_factory=dict)
 
@@ -58,13 +61,24 @@ class Site:
             ParityError: it cannot be run alone.
         """
         if self._stretch is None:
-            self._stretch = Stretch(context=_context(self), sessions=self.reference.sessions)
+            context = _context(self) if self.inner is None else _context_inside(self, self.inner)
+            self._stretch = Stretch(context=context, sessions=self.reference.sessions)
         return self._stretch
 
     @property
     def size(self) -> int:
         """Elements of its result."""
-        return int(self.reference.values[0][self.output].size)
+        return int(self.result.size)
+
+    @property
+    def result(self) -> np.ndarray:
+        """What the reference gives there, on the first sample."""
+        return self.reference.values[0][self.output] if self.inner is None else self.inner.values[0][self.output]
+
+    @property
+    def changed_step(self) -> Step:
+        """The step of which an edit here is about."""
+        return self.step if self.inner is None else self.inner.step
 
     def edits(self, kinds: Sequence[str]) -> Iterator[tuple[str, Edit]]:
         """What is generated of some kinds, with the kind; a generator that cannot go on ends alone."""
@@ -88,11 +102,21 @@ class Site:
                 return
             yield edit
 
-    def results(self, sample: int, edit: Edit) -> list[np.ndarray | None] | None:
-        """What the step gives with an edit, in the reference's types; None where it cannot be had."""
+    def results(
+        self, sample: int, edit: Edit, changed: Mapping[str, np.ndarray] | None = None
+    ) -> list[np.ndarray | None] | None:
+        """What the step gives with an edit, in the reference's types; None where it cannot be had.
+
+        With `changed` the step reads these tensors where the reference has others.
+        """
         try:
             with np.errstate(all="ignore"):
-                found = self.stretch.results(sample, edit)
+                if self.inner is not None:
+                    return self._results_outside(self.inner, sample, edit, changed or {})
+                stretch = self.stretch.moved(sample, changed) if changed else self.stretch
+                found = stretch.results(sample, edit)
+                if changed and len(self.step.outputs) > 1:  # the others of its results are other ones as well
+                    found = {**stretch.results(sample, UNCHANGED), **found}
                 return [
                     np.asarray(found[name]).astype(self.reference.values[sample][name].dtype, copy=False)
                     if name in found
@@ -104,14 +128,45 @@ class Site:
         except Exception:  # noqa: BLE001 - whatever an edit does, it explains nothing then
             return None
 
+    def _results_outside(
+        self, inner: Inner, sample: int, edit: Edit, changed: Mapping[str, np.ndarray]
+    ) -> list[np.ndarray | None] | None:
+        """What the control flow gives when a node of its body is another one; only what a graph can say is known there."""
+        reference = self.reference
+        written = rewritten(self.step, inner, edit, self.stretch.changed_constants(edit))
+        if written is None:
+            return None
+
+        def taken(name: str) -> np.ndarray | None:
+            return changed[name] if name in changed else reference.value(sample, name)
+
+        inputs = [taken(name) if name else None for name in self.step.inputs]
+        captured = [taken(name) for name in self.step.captured]
+        return reference.sessions.run(written, inputs, reference.program, captured)
+
+    def redo(self, edit: Edit) -> Redo:
+        """The step with an edit, to be computed in whatever it then reads."""
+
+        def computed(sample: int, changed: Mapping[str, np.ndarray]) -> Sequence[np.ndarray | None]:
+            found = self.results(sample, edit, changed)
+            if found is None:
+                raise ParityError(f"{self.output} cannot be computed with this change")
+            return found
+
+        return computed
+
 
 def sites_of(reference: Reference, still: frozenset[str]) -> list[Site]:
-    """The sites of the live steps; what reaches an output that stands still is none."""
+    """The sites of the live steps, those inside of bodies too; what reaches an output that stands still is none."""
     found = []
     for step in reference.live:
         given = [name for name in step.outputs if name in reference.values[0]]
         free = [name for name in given if _reached(reference, step, name).isdisjoint(still)]
-        for name in free if not step.bodies else ():
+        if step.bodies:
+            inside = reference.inside(step) if len(free) == len(given) else ()
+            found += [Site(reference=reference, step=step, output=one.step.key, inner=one) for one in inside]
+            continue
+        for name in free:
             whole_step = name == free[0] and len(free) == len(given)
             found.append(Site(reference=reference, step=step, output=name, whole_step=whole_step))
     return found
@@ -165,6 +220,30 @@ def _context(site: Site) -> Context:
         behind=frozenset(behind - {site.output}),
         opsets=dict(reference.program.opsets),
         ir_version=reference.program.ir_version,
+    )
+
+
+def _context_inside(site: Site, inner: Inner) -> Context:
+    """The node of a body with what it read in one iteration; what lies around it is not looked at."""
+    step, program = inner.step, inner.program
+    constants = {**site.reference.program.constants, **program.constants}
+    held = {name: constants[name] for name in step.inputs if name in constants}
+    worlds = []
+    for sample, values in enumerate(inner.values):
+        shown = {name: site.reference.value(sample, name) for name in step.inputs if name and name not in held}
+        worlds.append({name: values.get(name, array) for name, array in shown.items()})
+    if any(array is None for world in worlds for array in world.values()):
+        raise ParityError(f"not all that {step.op_type} reads was seen")
+    return Context(
+        nodes=[_message(step)],
+        stretch=[0],
+        output=site.output,
+        constants=held,
+        worlds=[{name: np.asarray(array) for name, array in world.items()} for world in worlds],
+        candidate=[values[site.output] for values in inner.values],
+        behind=frozenset(),
+        opsets=dict(site.reference.program.opsets),
+        ir_version=site.reference.program.ir_version,
     )
 
 

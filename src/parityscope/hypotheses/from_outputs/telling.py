@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.errors import ParityError
+from parityscope.hypotheses.from_outputs.reference import READ
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from parityscope.hypotheses.edits import Behind
+    from parityscope.hypotheses.edits import Behind, Edit
+    from parityscope.hypotheses.from_outputs.peeling import Pair
+    from parityscope.hypotheses.from_outputs.predicting import Guess
     from parityscope.hypotheses.from_outputs.searching import Found
     from parityscope.hypotheses.from_outputs.trying import Tried
 
@@ -30,7 +33,8 @@ class Member:
     """An edit: in words, at the step that gives `output`, with the share of the error of all samples that it explains.
 
     `least` is that of the output and sample of which it explains least. What does the same in a graph
-    is as in `worker.Candidate`.
+    is as in `worker.Candidate`. `also` are the same change of other steps, which goes with it. `inside` is the
+    control flow in whose body it is.
     """
 
     words: str
@@ -45,6 +49,8 @@ class Member:
     reads: tuple[int | None, ...] | None = None
     behind: Behind = ()
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
+    also: tuple[Member, ...] = ()
+    inside: str = ""
 
     @property
     def step(self) -> str:
@@ -56,12 +62,14 @@ class Member:
 class Told:
     """The answer: `members` cannot be told apart and are proved, shortest first; none where nothing is.
 
-    `nearest` is the best description, `sites` the tensors at which the error may come in, in order, of `live` that can matter.
-    `predicted` edits were judged by derivative, `evaluated` exactly (by kind), `untried` left for want of budget; `refused` are
-    operators without a derivative. `record` are the tensors to record next, the one that decides most first.
+    `pair` are two that hold together where none holds alone, each with its share. `nearest` is the best description, `sites` the
+    tensors at which the error may come in, in order, of `live` that can matter. `predicted` edits were judged by derivative,
+    `evaluated` exactly (by kind), `untried` left for want of budget; `refused` are operators without a derivative. `record` are
+    the tensors to record next, the one that decides most first.
     """
 
     members: tuple[Member, ...] = ()
+    pair: tuple[Member, ...] = ()
     nearest: Member | None = None
     sites: tuple[str, ...] = ()
     live: int = 0
@@ -81,9 +89,10 @@ def told_of(found: Found) -> Told:
     members = tuple(_member(one) for one in found.alike[:_LISTED])
     return Told(
         members=members,
+        pair=() if members or found.pair is None else _members(found.pair),
         nearest=None if best is None or best.explained <= 0 else _member(best),
-        sites=tuple(site.output for site in found.sites),
-        live=len(found.reference.live),
+        sites=tuple(site.output for site in found.sites if not site.output.endswith(READ)),
+        live=sum(not step.key.endswith(READ) for step in found.reference.live),
         predicted=found.predictor.generated,
         evaluated=dict(Counter(one.guess.kind for one in found.trials.tried)),
         evaluations=found.trials.evaluations,
@@ -94,22 +103,42 @@ def told_of(found: Found) -> Told:
 
 
 def _member(one: Tried) -> Member:
-    edit, site = one.edit, one.guess.site
+    least = one.explained if one.share is None else one.share.least
+    return _described(one.guess, one.edit, one.explained, least)
+
+
+def _members(pair: Pair) -> tuple[Member, ...]:
+    """Both, with what the first explains alone and the second of what is left then, the larger one first."""
+    shares = (pair.first, pair.share.pooled - pair.first)
+    made = [
+        _described(guess, edit, share, pair.share.least)
+        for guess, edit, share in zip(pair.guesses, pair.edits, shares, strict=True)
+    ]
+    return tuple(sorted(made, key=lambda one: -one.share))
+
+
+def _described(guess: Guess, edit: Edit, share: float, least: float) -> Member:
+    site = guess.site
     alone = (edit.before is None or edit.reads is not None) and edit.after is None and edit.opset is None
     alone = alone and edit.whole is None
     return Member(
         words=edit.words,
-        kind=one.guess.kind,
+        kind=guess.kind,
         output=site.output,
-        op_type=site.step.op_type,
+        op_type=site.changed_step.op_type if not site.output.endswith(READ) else "input",
         bits=edit.bits,
-        share=one.explained,
-        least=one.explained if one.share is None else one.share.least,
+        share=share,
+        least=least,
         numbers=dict(edit.numbers),
         node=edit.node.SerializeToString() if edit.node is not None and alone else b"",
         reads=edit.reads,
         behind=edit.behind,
         constants=site.stretch.changed_constants(edit),
+        inside="" if site.inner is None else site.step.key,
+        also=tuple(
+            _described(replace(guess, site=other, others=(), rule=()), one, share, least)
+            for other, one in guess.everything(edit)[1:]
+        ),
     )
 
 
@@ -121,12 +150,17 @@ def _dividing(found: Found) -> tuple[str, ...]:
     sample = found.trials.samples[0]
     given: list[Mapping[str, np.ndarray]] = []
     for one in members:
-        results = one.guess.site.results(sample, one.edit)
+        guess = one.guess
+        redone = {site.step.index: site.redo(edit) for site, edit in guess.everything(one.edit)}
         try:
-            given.append({} if results is None else found.reference.changed(sample, one.guess.site.step, results))
+            given.append(found.reference.changed_with(sample, redone))
         except ParityError:
             given.append({})
-    names = dict.fromkeys(one.guess.site.output for one in members)
+    names = dict.fromkeys(
+        one.guess.site.output
+        for one in members
+        if one.guess.site.output in found.reference.program.steps_of and not one.guess.site.output.endswith(READ)
+    )
     groups: list[list[int]] = [list(range(len(members)))]
     chosen: list[str] = []
     while len(chosen) < _NEXT:
@@ -177,5 +211,6 @@ def _halving(found: Found) -> tuple[str, ...]:
             if other.index in above:
                 above[other.index] += 1
     half = len(sites) / 2
-    order = sorted(found.sites, key=lambda site: (abs(above[site.step.index] - half), site.step.index))
-    return (order[0].output,)
+    within = [site for site in found.sites if site.inner is None and not site.output.endswith(READ)]
+    order = sorted(within, key=lambda site: (abs(above[site.step.index] - half), site.step.index))
+    return tuple(site.output for site in order[:1])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,25 +17,30 @@ import numpy as np
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from parityscope.hypotheses.edits import Edit
+    from parityscope.hypotheses.from_outputs.families import Family
     from parityscope.hypotheses.from_outputs.predicting import Guess
     from parityscope.hypotheses.from_outputs.reference import Reference
     from parityscope.hypotheses.from_outputs.residual import Residual, Share
     from parityscope.hypotheses.from_outputs.sites import Site
 
-__all__ = ["Trials", "Tried"]
+    Responses = Mapping[int, Mapping[str, np.ndarray]]
+
+__all__ = ["Trials", "Tried", "fitted"]
 
 ENOUGH = 0.985  # of the squared error, on all samples: below it a description is no cause (measured)
 _EXACT = 0.9995
 _PROMISING = (
-    0.3  # of the error of the first samples: from here on a number is fitted further, and other samples are asked
+    0.2  # of the error of the first samples: from here on a number is fitted further, and other samples are asked
 )
 _FITTINGS = 6  # Gauss-Newton steps
+_FITTED = 1 - 1e-10  # of the squared error: what FP32 leaves of it
+_WIDER = 0.3  # of what one number leaves is what a further one must explain to be worth saying; chosen
 _NEAR_TURN, _ODD_TURN = 3, 4  # one evaluation in so many is about a promising site, about what has no prediction
 _AFTER = 12  # evaluations that go on when all is explained: a better or shorter one may stand beside it
-_CONVERGED = 1e-4
+_CONVERGED = 1e-3  # of what is left
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -64,6 +69,7 @@ class Trials:
     trying: Callable[[str], None] = lambda _: None
     banned: frozenset[str] = frozenset()
     until: float = math.inf
+    sites: Sequence[Site] = ()
     tried: list[Tried] = field(default_factory=list)
     evaluations: int = 0
     failed: int = 0
@@ -114,36 +120,44 @@ class Trials:
         self.by_site[key] = max(self.by_site.get(key, -1.0), found.explained)
         return found
 
-    def responses(self, site: Site, edit: Edit, samples: Iterable[int]) -> dict[int, Mapping[str, np.ndarray]] | None:
-        """The outputs with an edit; None where it cannot be run."""
+    def responses(self, guess: Guess, edit: Edit, samples: Iterable[int]) -> Responses | None:
+        """The outputs with an edit, and with all that is made together with it; None where it cannot be run."""
         found = {}
+        self.evaluations += 1
         for sample in samples:
-            self.seconds -= self.reference.cost(site.step)
-            results = site.results(sample, edit)
-            if results is None:
-                return None
+            self.seconds -= self.reference.cost(guess.site.step)
             try:
                 with np.errstate(all="ignore"):
-                    found[sample] = self.reference.respond(sample, site.step, results)
+                    found[sample] = self._response(sample, guess, edit)
             except ParityError:
                 return None
-        self.evaluations += 1
         return found
 
+    def _response(self, sample: int, guess: Guess, edit: Edit) -> Mapping[str, np.ndarray]:
+        if guess.others or guess.rule:
+            redone = {site.step.index: site.redo(one) for site, one in guess.everything(edit)}
+            changed = self.reference.changed_with(sample, redone)
+            known = self.reference.values[sample]
+            return {name: changed.get(name, known[name]) for name in self.reference.program.outputs if name in known}
+        results = guess.site.results(sample, edit)
+        if results is None:
+            raise ParityError("it cannot be computed")
+        return self.reference.respond(sample, guess.site.step, results)
+
     def _of(self, guess: Guess, edit: Edit) -> Tried | None:
-        responses = self.responses(guess.site, edit, self.samples)
+        responses = self.responses(guess, edit, self.samples)
         if responses is None:
             return None
         return self._confirmed(guess, edit, responses)
 
-    def _confirmed(self, guess: Guess, edit: Edit, responses: dict[int, Mapping[str, np.ndarray]]) -> Tried:
+    def _confirmed(self, guess: Guess, edit: Edit, responses: Responses) -> Tried:
         """The share on the first samples, and where that is much on all of them."""
         first = self.residual.share(responses)
         others = [sample for sample in range(len(self.reference.values)) if sample not in responses]
         if first.pooled < max(_PROMISING, self._least()):
             return Tried(guess=guess, edit=edit, first=first.pooled)
         if others:
-            more = self.responses(guess.site, edit, others)
+            more = self.responses(guess, edit, others)
             if more is None:
                 return Tried(guess=guess, edit=edit, first=0.0)
             responses = {**responses, **more}
@@ -155,45 +169,101 @@ class Trials:
         return 0.0 if best is None else min(best.explained, ENOUGH) - 0.05
 
     def _fitted(self, guess: Guess) -> Tried | None:
-        """A family at the amount that explains most, from the one that was guessed."""
-        family, amount = guess.family, guess.amount
+        """A family at the amounts that explain most, from those that were guessed; a wider one where that explains more."""
+        family = guess.family
         if family is None:
             return None
-        best: tuple[float, float, dict[int, Mapping[str, np.ndarray]]] | None = None
-        amounts = [amount]
-        for _ in range(_FITTINGS):
-            responses = self.responses(guess.site, family.make(amounts[-1]), self.samples)
-            if responses is None:
-                break
-            share = self.residual.share(responses).pooled
-            if best is None or share > best[0]:
-                best = share, amounts[-1], responses
-            if best[0] < _PROMISING or len(amounts) == _FITTINGS:
-                break
-            following = self._bisected(best[1], amounts, family.step) if family.grid else self._newton(best)
-            if following is None or abs(following - amounts[-1]) <= _CONVERGED * abs(following):
-                break
-            amounts.append(following)
-        if best is None:
+        found = self._best_of(guess, family, guess.amounts)
+        if found is None:
             return None
-        guess.amount = best[1]
-        return self._confirmed(guess, family.make(best[1]), best[2])
+        for wide, start, rule in self._wider(guess, family, found[1]) if _PROMISING <= found[0] < _EXACT else ():
+            more = self._best_of(replace(guess, rule=rule), wide, start)
+            if more is not None and more[0] > found[0] + _WIDER * (1 - found[0]):
+                family, found, guess.rule = wide, more, rule
+        guess.family, guess.kind, guess.amounts = family, family.kind, found[1]
+        return self._confirmed(guess, guess.made(), found[2])
 
-    def _newton(self, best: tuple[float, float, dict[int, Mapping[str, np.ndarray]]]) -> float | None:
-        """The amount times what makes its response the residual, along itself."""
-        along = across = 0.0
-        for sample, response in best[2].items():
-            moved = self.residual.difference(sample, response)
-            wanted = self.residual.wanted(sample)
-            along += float(moved @ wanted)
-            across += float(moved @ moved)
-        return best[1] * along / across if across > 0 and along > 0 else None
+    def _wider(
+        self, guess: Guess, family: Family, amounts: tuple[float, ...]
+    ) -> Iterator[tuple[Family, tuple[float, ...], tuple[Site, ...]]]:
+        """Families that contain it: with a further number, or as one rule for all sites of the operator."""
+        if family.wider is not None and len(amounts) == 1:
+            yield *family.wider(amounts[0]), ()
+        alike = tuple(site for site in self.sites if _are_alike(site, guess.site)) if family.anywhere else ()
+        if alike:
+            yield family, amounts, alike
 
-    @staticmethod
-    def _bisected(best: float, amounts: list[float], span: float) -> float:
-        """An amount beside the best so far, nearer each time."""
-        width = span * 0.5 ** (len(amounts) + 2)
-        return best + width if best - width in amounts or len(amounts) % 2 else best - width
+    def _best_of(
+        self, guess: Guess, family: Family, start: tuple[float, ...]
+    ) -> tuple[float, tuple[float, ...], Responses] | None:
+        """The share, amounts and responses of a family's best member on the first samples."""
+
+        def respond(amounts: np.ndarray) -> Responses | None:
+            return self.responses(guess, guess.of_family(family, [float(one) for one in amounts]), self.samples)
+
+        found = fitted(respond, self.residual, np.array(start), np.full(len(start), family.step))
+        return None if found is None else (found[0], tuple(map(float, found[1])), found[2])
+
+
+def _are_alike(site: Site, other: Site) -> bool:
+    """Whether these are two of one operator in the network itself."""
+    return site.step is not other.step and site.step.op_type == other.step.op_type and not (site.inner or other.inner)
+
+
+def fitted(
+    respond: Callable[[np.ndarray], Responses | None], residual: Residual, start: np.ndarray, steps: np.ndarray
+) -> tuple[float, np.ndarray, Responses] | None:
+    """The numbers whose responses explain most, from `start` on, with that share and the responses; None where none can be had.
+
+    Gauss-Newton: `steps` are what the slopes are measured over. Nothing is fitted where the start explains next to nothing.
+    """
+    responses = respond(start)
+    if responses is None:
+        return None
+    best = residual.share(responses).pooled, start, responses
+    for _ in range(_FITTINGS):
+        if not _PROMISING <= best[0] < _FITTED:
+            break
+        change = _change_of(respond, residual, best[1], best[2], steps)
+        if change is None:
+            break
+        better = None
+        for part in (1.0, 0.3):
+            responses = respond(best[1] + part * change)
+            share = -1.0 if responses is None else residual.share(responses).pooled
+            if responses is not None and share > best[0]:
+                better = share, best[1] + part * change, responses
+                break
+        if better is None:
+            break
+        gained, best = better[0] - best[0], better
+        if gained < _CONVERGED * (1 - best[0]):
+            break
+    return best
+
+
+def _change_of(
+    respond: Callable[[np.ndarray], Responses | None],
+    residual: Residual,
+    at: np.ndarray,
+    here: Responses,
+    steps: np.ndarray,
+) -> np.ndarray | None:
+    """What to add to the numbers: least squares over their slopes."""
+    now = {sample: residual.difference(sample, response) for sample, response in here.items()}
+    left = np.concatenate([residual.wanted(sample) - now[sample] for sample in now])
+    slopes = []
+    for index, step in enumerate(steps):
+        beside = at.copy()
+        beside[index] += step
+        responses = respond(beside)
+        if responses is None:
+            return None
+        slopes.append(np.concatenate([residual.difference(s, responses[s]) - now[s] for s in now]) / step)
+    table = np.stack(slopes, 1)
+    if not np.isfinite(table).all() or not table.any():
+        return None
+    return np.asarray(np.linalg.lstsq(table, left, rcond=1e-9)[0])
 
 
 class _Queues:

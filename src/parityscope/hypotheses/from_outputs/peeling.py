@@ -1,0 +1,211 @@
+"""Two faults at once: one is put into the reference, and what remains is searched as if it were all.
+
+Neither of two faults explains enough alone, but the right first one leaves a remainder that one edit explains. So what explains
+most, of different sites, is put into the reference one after the other (coarse to fine: little is tried first), the sweep, the
+prediction and the trials are repeated there, and the numbers of both are fitted together in the end. Both are claimed where they
+explain what one is asked to explain, in fewer bits than both take to say.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.errors import ParityError
+from parityscope.hypotheses.from_outputs.predicting import Predictor
+from parityscope.hypotheses.from_outputs.residual import residual_of
+from parityscope.hypotheses.from_outputs.sites import EARLY, Site, sites_of
+from parityscope.hypotheses.from_outputs.trying import ENOUGH, Trials, fitted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from parityscope.hypotheses.edits import Edit
+    from parityscope.hypotheses.from_outputs.predicting import Guess
+    from parityscope.hypotheses.from_outputs.reference import Redo, Reference
+    from parityscope.hypotheses.from_outputs.residual import Residual, Share
+    from parityscope.hypotheses.from_outputs.trying import Responses, Tried
+
+__all__ = ["Pair", "Peeling", "peel"]
+
+_FIRSTS = 6  # faults that are put in; chosen
+_SECONDS = 3  # of each of these, what is fitted together with it; chosen
+_LEAST = 0.1  # of the error: what explains less of it alone is not put in; chosen
+_NEAR = 0.5  # of the remainder: what explains less is not fitted together with the first; chosen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Pair:
+    """Two guesses with their edits, what both explain together (of all samples) and what the first explains alone."""
+
+    guesses: tuple[Guess, Guess]
+    edits: tuple[Edit, Edit]
+    share: Share
+    first: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Peeling:
+    """What is known when it begins: the trials of single edits, with the candidate and the rounding of its outputs.
+
+    `seconds` are estimated ones of each stage; `sure` are bits that a claim must save beyond what it takes. `until` is when the
+    processor time is used up.
+    """
+
+    trials: Trials
+    predictor: Predictor
+    candidate: Sequence[Mapping[str, np.ndarray]]
+    noise: Mapping[str, float]
+    seconds: float
+    sites: int
+    sure: float
+    until: float
+
+
+def peel(peeling: Peeling) -> Pair | None:
+    """The first pair that is a claim; None where none was found in the time."""
+    for first in _firsts(peeling.trials):
+        if time.process_time() > peeling.until:
+            return None
+        for pair in _with_second(peeling, first):
+            if _is_claim(peeling, pair):
+                return pair
+    return None
+
+
+def _firsts(trials: Trials) -> list[Tried]:
+    """What explains most, one of each site and kind of change."""
+    order = sorted(trials.tried, key=lambda one: -one.explained)
+    chosen: dict[tuple[str, bool], Tried] = {}
+    for one in order:
+        if _LEAST <= one.explained < ENOUGH:
+            chosen.setdefault((one.guess.site.output, one.guess.family is not None), one)
+    return list(chosen.values())[:_FIRSTS]
+
+
+def _redone(guess: Guess, edit: Edit) -> dict[int, Redo]:
+    return {site.step.index: site.redo(one) for site, one in guess.everything(edit)}
+
+
+def _with_second(peeling: Peeling, first: Tried) -> Iterator[Pair]:
+    """Pairs with a first one, those that leave least first."""
+    trials = peeling.trials
+    redone = _redone(first.guess, first.edit)
+    try:
+        reference = trials.reference.moved(redone)
+    except ParityError:
+        return
+    names = [part.name for part in trials.residual.samples[0]]
+    residual = residual_of(reference.values, peeling.candidate, peeling.noise, names)
+    if residual.whole <= residual.noise:
+        return
+    sites = [site for site in sites_of(reference, residual.still()) if site.step.index not in redone]
+    predictor = Predictor(
+        reference=reference,
+        residual=residual,
+        samples=trials.samples,
+        trying=trials.trying,
+        banned=trials.banned,
+        until=peeling.until,
+        refused=peeling.predictor.refused,
+    )
+    guesses = predictor.guess(sites, EARLY, peeling.seconds, fitted=True)
+    seconds = Trials(
+        reference=reference,
+        residual=residual,
+        samples=trials.samples,
+        seconds=peeling.seconds,
+        trying=trials.trying,
+        banned=trials.banned,
+        until=peeling.until,
+    )
+    seconds.run(guesses)
+    trials.evaluations += seconds.evaluations
+    peeling.predictor.generated += predictor.generated
+    near = sorted((one for one in seconds.tried if one.explained > _NEAR), key=lambda one: -one.explained)
+    for second in near[:_SECONDS]:
+        pair = _fitted_together(peeling, first, second)
+        if pair is not None:
+            yield pair
+
+
+def _fitted_together(peeling: Peeling, first: Tried, second: Tried) -> Pair | None:
+    """Both with their numbers fitted at once, on the first samples, and what they explain of all."""
+    trials, both = peeling.trials, (first, second)
+    families = [one.guess.family for one in both]
+    counts = [0 if family is None else len(one.guess.amounts) for one, family in zip(both, families, strict=True)]
+    start = np.concatenate(
+        [np.array(one.guess.amounts if count else ()) for one, count in zip(both, counts, strict=True)]
+    )
+    steps = np.concatenate(
+        [np.full(count, 0.0 if family is None else family.step) for count, family in zip(counts, families, strict=True)]
+    )
+
+    def edits(amounts: np.ndarray) -> tuple[Edit, Edit]:
+        parts = np.split(amounts, [counts[0]])
+        made = [
+            one.edit if family is None else one.guess.of_family(family, list(map(float, part)))
+            for one, family, part in zip(both, families, parts, strict=True)
+        ]
+        return made[0], made[1]
+
+    guesses = first.guess, _in_model(second.guess, trials.reference)
+
+    def respond(amounts: np.ndarray, samples: Sequence[int] = trials.samples) -> Responses | None:
+        return _responses(trials, tuple(zip(guesses, edits(amounts), strict=True)), samples)
+
+    found = fitted(respond, trials.residual, start, steps)
+    if found is None:
+        return None
+    responses = respond(found[1], range(len(trials.reference.values)))
+    if responses is None:
+        return None
+    return Pair(
+        guesses=guesses,
+        edits=edits(found[1]),
+        share=trials.residual.share(responses),
+        first=first.explained,
+    )
+
+
+def _in_model(guess: Guess, reference: Reference) -> Guess:
+    """The guess at the same sites of the reference as it was."""
+
+    def moved(site: Site) -> Site:
+        return Site(
+            reference=reference, step=site.step, output=site.output, whole_step=site.whole_step, inner=site.inner
+        )
+
+    others = tuple((moved(site), edit) for site, edit in guess.others)
+    return replace(guess, site=moved(guess.site), others=others, rule=tuple(map(moved, guess.rule)))
+
+
+def _responses(trials: Trials, made: Sequence[tuple[Guess, Edit]], samples: Sequence[int]) -> Responses | None:
+    reference = trials.reference
+    redone: dict[int, Redo] = {}
+    for guess, edit in made:
+        redone |= _redone(guess, edit)
+    trials.evaluations += 1
+    found = {}
+    for sample in samples:
+        try:
+            with np.errstate(all="ignore"):
+                changed = reference.changed_with(sample, redone)
+        except ParityError:
+            return None
+        known = reference.values[sample]
+        found[sample] = {name: changed.get(name, known[name]) for name in reference.program.outputs if name in known}
+    return found
+
+
+def _is_claim(peeling: Peeling, pair: Pair) -> bool:
+    """Whether both explain all, in fewer bits than both take to say and to place."""
+    residual: Residual = peeling.trials.residual
+    if min(pair.share.least, pair.share.pooled) < ENOUGH:
+        return False
+    said = sum(edit.bits + math.log2(max(2, peeling.sites)) for edit in pair.edits)
+    return pair.share.bits(max(residual.noise, 1e-300)) >= said + peeling.sure
