@@ -79,8 +79,8 @@ def _tested(scene: Scene, bench: Bench, experiment: Experiment) -> Result:
     told = Worker().search_outputs(outputs)
     if told.problem:
         raise ParityError(told.problem, fix="record layers too, so that they can be compared")
-    # What is done to two inputs is a matter of how they are bound, which other checks know more of.
-    if told.pair and not all(one.output.endswith(READ) for one in told.pair):
+    # Of what is done to inputs beside another fault, checks of bindings and of preprocessing know more.
+    if told.pair and not any(one.output.endswith(READ) for one in told.pair):
         return _of_pair(scene, told, experiment)
     if not told.members:
         return _unproved(scene, told, experiment)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Pair", "Peeling", "peel"]
 
-_FIRSTS = 6  # faults that are put in; chosen
+_FIRSTS = 4  # faults that are put in; chosen
 _SECONDS = 3  # of each of these, what is fitted together with it; chosen
 _LEAST = 0.1  # of the error: what explains less of it alone is not put in; chosen
 _NEAR = 0.5  # of the remainder: what explains less is not fitted together with the first; chosen
