@@ -15,11 +15,9 @@ from parityscope.arithmetic.integers import (
     Quantization,
     dequantize,
     fake_quantize,
-    integer_named,
     quantization_of,
     quantize,
 )
-from parityscope.errors import ParityError
 
 ONNX_TYPES = {"int8": 3, "uint8": 2, "int4": 22, "uint4": 21}
 NAMES = sorted(INTEGERS)
@@ -163,7 +161,5 @@ def test_zeros_and_nothing_at_all() -> None:
 
 
 def test_names() -> None:
-    assert integer_named("int4").bits == 4
+    assert INTEGERS["int4"].bits == 4
     assert all(each.source for each in INTEGERS.values())
-    with pytest.raises(ParityError, match="no integer format 'int3'"):
-        integer_named("int3")

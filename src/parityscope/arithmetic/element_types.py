@@ -23,7 +23,7 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["LIKE_FIRST_INPUT", "infer_types", "is_float32"]
+__all__ = ["LIKE_FIRST_INPUT", "infer_types"]
 
 # Operators of com.microsoft whose outputs all have the element type of their first input.
 LIKE_FIRST_INPUT = frozenset(
@@ -220,11 +220,6 @@ def _formals(formals: tuple[_Formal, ...], count: int) -> list[_Formal | None]:
     found: list[_Formal | None] = list(formals[:count])
     variadic = bool(formals) and formals[-1].is_variadic
     return found + [formals[-1] if variadic else None] * (count - len(found))
-
-
-def is_float32(value: ir.Value) -> bool:
-    """Whether a value is a tensor of float32, as far as its type is known."""
-    return isinstance(value.type, ir.TensorType) and value.dtype == ir.DataType.FLOAT
 
 
 def _input_type(node: ir.Node, index: int) -> ir.DataType | None:

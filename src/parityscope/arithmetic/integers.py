@@ -20,7 +20,6 @@ import numpy as np
 
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.rounding import round_to
-from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +31,6 @@ __all__ = [
     "Quantizer",
     "dequantize",
     "fake_quantize",
-    "integer_named",
     "quantization_of",
     "quantize",
 ]
@@ -96,17 +94,6 @@ class Quantizer:
             steps = np.clip(np.rint(steps, out=steps), *self.levels, out=steps)
         steps *= scale
         return steps
-
-
-def integer_named(name: str) -> IntegerFormat:
-    """The integer format of this name.
-
-    Raises:
-        ParityError: there is none of that name.
-    """
-    if name not in INTEGERS:
-        raise ParityError(f"there is no integer format {name!r}", fix=f"use one of: {', '.join(INTEGERS)}")
-    return INTEGERS[name]
 
 
 def quantize(array: np.ndarray, how: Quantization) -> np.ndarray:

@@ -30,12 +30,8 @@ import numpy as np
 
 __all__ = [
     "ROUNDING",
-    "accumulation_variance",
     "chain",
-    "elementwise_variance",
-    "input_variance",
     "lanes_chain",
-    "mean_variance",
     "repeated",
     "rounding_variance",
 ]
@@ -57,19 +53,6 @@ def rounding_variance(square: _Numbers, roundoff: float) -> np.ndarray:
         (0.4247 u)² · `square`, float64 of the same shape.
     """
     return np.asarray(square, np.float64) * (ROUNDING * roundoff) ** 2
-
-
-def elementwise_variance(square: _Numbers, ulps: float, roundoff: float) -> np.ndarray:
-    """The same, arguments too, for a function that is right to `ulps` units in the last place; 0.5 is correct rounding."""
-    return rounding_variance(square, 2.0 * ulps * roundoff)
-
-
-def input_variance(squares: _Numbers, roundoff: float, rounded: int = 2) -> np.ndarray:
-    """Expected squared error of Σ a_k b_k when `rounded` of its two operands are: (0.4247 u)² · `rounded` · q.
-
-    `squares` is q = Σ (a_k b_k)², float64, any shape; `roundoff` is u of the format that operands are rounded to.
-    """
-    return rounding_variance(squares, roundoff) * rounded
 
 
 def chain(total: _Numbers, squares: _Numbers, terms: _Numbers) -> np.ndarray:
@@ -112,46 +95,3 @@ def repeated(total: _Numbers, terms: _Numbers) -> np.ndarray:
     """
     expected: np.ndarray = np.asarray(total, np.float64) * np.square(np.asarray(terms, np.float64)) / 9.0
     return expected
-
-
-def accumulation_variance(
-    total: _Numbers, squares: _Numbers, terms: _Numbers, roundoff: float, *, fused: bool = True
-) -> np.ndarray:
-    """Expected squared error of adding up n products one by one: (0.4247 u)² E Σ S_k².
-
-    With fused multiply-add (`fused`) only sums are rounded. Without, every product is rounded too, and the first
-    addition, to zero, is exact.
-
-    Args:
-        total: As for `chain`.
-        squares: As for `chain`.
-        terms: As for `chain`.
-        roundoff: Unit roundoff u of the accumulator.
-        fused: Whether products enter the sum unrounded.
-
-    Returns:
-        float64 of the shape of `total`.
-    """
-    sums = chain(total, squares, terms)
-    if not fused:
-        squares, terms = np.asarray(squares, np.float64), np.asarray(terms, np.float64)
-        sums = sums + squares * (1.0 - 1.0 / np.maximum(terms, 1.0))
-    return rounding_variance(sums, roundoff)
-
-
-def mean_variance(
-    mean_squared: _Numbers, mean_of_squares: _Numbers, terms: _Numbers, roundoff: float, equal: float = 0.0
-) -> np.ndarray:
-    """Expected squared error of a mean: n numbers added up one by one, and the sum divided by n.
-
-    Args:
-        mean_squared: The square of the mean.
-        mean_of_squares: The mean of the squares, same shape.
-        terms: n.
-        roundoff: Unit roundoff of accumulator and result.
-        equal: The share of the terms that repeat each other.
-    """
-    terms = np.asarray(terms, np.float64)
-    total = np.square(terms) * mean_squared
-    sums = chain(total, terms * np.asarray(mean_of_squares, np.float64), terms) + repeated(total, equal * terms)
-    return rounding_variance(sums / np.square(terms) + mean_squared, roundoff)

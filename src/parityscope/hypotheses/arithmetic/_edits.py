@@ -13,20 +13,15 @@ from parityscope.case.graph import constant_value
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from parityscope.hypotheses.arithmetic import Rewrite
-
     Attribute = int | float | str | Sequence[int]
 
 __all__ = [
     "array_of",
     "behind",
     "constant",
-    "gives_output",
     "insert",
     "put",
     "read",
-    "reading",
-    "setting",
     "substitute",
 ]
 
@@ -43,33 +38,10 @@ def put(node: ir.Node, name: str, value: Attribute) -> None:
         node.attributes[name] = ir.AttrInt64s(name, list(value))
 
 
-def setting(name: str, value: Attribute) -> Rewrite:
-    """A rewriting that sets the attribute `name`."""
-
-    def rewrite(_: ir.Model, node: ir.Node, __: float) -> None:
-        put(node, name, value)
-
-    return rewrite
-
-
-def reading(index: int, array: np.ndarray) -> Rewrite:
-    """A rewriting that makes input `index` the parameter `array`, of any shape and dtype that ONNX has."""
-
-    def rewrite(model: ir.Model, node: ir.Node, _: float) -> None:
-        read(model, node, index, array)
-
-    return rewrite
-
-
 def array_of(node: ir.Node, index: int) -> np.ndarray | None:
     """Input `index` as an array of its own shape and dtype where it is a parameter; None for anything computed or left out."""
     tensor = constant_value(input_at(node, index))
     return None if tensor is None else np.asarray(tensor.numpy())
-
-
-def gives_output(node: ir.Node, graph: ir.Graph) -> bool:
-    """Whether the node makes the region's output."""
-    return any(value is graph.outputs[0] for value in node.outputs)
 
 
 def constant(model: ir.Model, array: np.ndarray, name: str) -> ir.Value:
