@@ -9,6 +9,7 @@ at a time). Printed are processor seconds, their ratio, and Spearman's correlati
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -42,7 +43,7 @@ def main() -> None:
         arrays = sample_of(name)
         swept, seconds = by_sweep(model, arrays)
         measured, slower = by_differences(model, arrays)
-        both = [each for each in swept if each in measured]
+        both = [each for each in swept if math.isfinite(measured.get(each, math.nan))]
         alike = spearmanr([swept[each] for each in both], [measured[each] for each in both]).statistic
         print(
             f"| {name} | {len(both)} | {seconds:.2f} s | {slower:.2f} s | {slower / seconds:.1f} | {alike:.2f} |",
