@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from parityscope.arithmetic.simulation import Arrangement
     from parityscope.evaluation.worlds import Change, Input
 
-__all__ = ["open_simulation", "simulated_world"]
+__all__ = ["open_simulation", "rounding_of", "simulated_world"]
 
 
 def simulated_world(name: str, found: Arrangement) -> World:
@@ -36,7 +36,7 @@ def simulated_world(name: str, found: Arrangement) -> World:
         site = program.sites.get(value)
         constant = constant_tensor(value) is not None
         if site is not None and (constant or value not in found.settled):
-            stored[site] = _rounding(number_format, found.overflow, constant=constant)
+            stored[site] = rounding_of(number_format, found.overflow, constant=constant)
     keys = keys_of(program)
     registers: set[Input] = set()
     for node, index in (*plan.exact, *plan.inner):
@@ -46,7 +46,7 @@ def simulated_world(name: str, found: Arrangement) -> World:
     for (node, index), number_format in plan.operands.items():
         operand = node.inputs[index]
         constant = operand is not None and constant_tensor(operand) is not None
-        taken[keys[node], index] = _rounding(number_format, found.overflow, constant=constant)
+        taken[keys[node], index] = rounding_of(number_format, found.overflow, constant=constant)
     taken.update(((keys[node], index), quantizer) for (node, index), quantizer in found.quantizers.items())
     return World(
         name=name,
@@ -73,6 +73,6 @@ def open_simulation(
     return lambda arrays: run_world(world, arrays, wanted, sessions)
 
 
-def _rounding(number_format: Format, overflow: Overflow, *, constant: bool) -> Rounding:
+def rounding_of(number_format: Format, overflow: Overflow, *, constant: bool) -> Rounding:
     """Constants overflow as they are asked to; of tensors only those in formats that usually saturate."""
     return Rounding(number_format.name, overflow if constant or FORMATS[number_format.name].saturating else "infinity")

@@ -14,7 +14,6 @@ import numpy as np
 from parityscope.arithmetic._graphs import bodies, constant_tensor
 from parityscope.arithmetic._switching import inner_nodes, inner_values
 from parityscope.arithmetic.float8 import dequantized
-from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.integers import Quantizer
 from parityscope.arithmetic.sites import PRODUCTS
 from parityscope.arithmetic.switchable import Switchable, switchable
@@ -22,8 +21,8 @@ from parityscope.evaluation.evaluating import run_world
 from parityscope.evaluation.machine import usable_cores
 from parityscope.evaluation.program import compile_program, keys_of
 from parityscope.evaluation.reordering import reordered_world
-from parityscope.evaluation.rounding import Rounding
 from parityscope.evaluation.sessions import Sessions
+from parityscope.evaluation.simulating import rounding_of
 from parityscope.evaluation.worlds import Then, World
 
 if TYPE_CHECKING:
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from parityscope.arithmetic.formats import Format
     from parityscope.arithmetic.rounding import Overflow
     from parityscope.case import Sample
+    from parityscope.evaluation.rounding import Rounding
     from parityscope.evaluation.worlds import Change, Input
 
 __all__ = ["Switchboard"]
@@ -224,6 +224,4 @@ class _Assignment:
                 self.taken[key, index] = quantizer if before is None else Then(before, quantizer)
 
     def _rounding(self, value: ir.Value, number_format: Format) -> Rounding:
-        """Constants overflow as they are asked to; of tensors only those in formats that usually saturate."""
-        saturates = constant_tensor(value) is not None or FORMATS[number_format.name].saturating
-        return Rounding(number_format.name, self.graph.overflow if saturates else "infinity")
+        return rounding_of(number_format, self.graph.overflow, constant=constant_tensor(value) is not None)
