@@ -27,7 +27,7 @@ Not covered: algorithms with larger constants than a sum of products (Winograd, 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,12 +36,9 @@ from parityscope.arithmetic.formats import format_named
 from parityscope.arithmetic.quantized import QUANTIZED
 from parityscope.backends.recording import Progress, silent
 from parityscope.backends.sim import prepare
-from parityscope.comparison import measure_replay
-from parityscope.comparison.parts import measure_parts
 from parityscope.comparison.rows import Align, as_given
 from parityscope.comparison.statistics import scaled
 from parityscope.errors import ParityError
-from parityscope.evaluation.evaluating import evaluate
 from parityscope.evaluation.machine import usable_cores
 from parityscope.evaluation.program import Program, wide_program
 from parityscope.evaluation.reordering import reordered_world
@@ -50,6 +47,7 @@ from parityscope.evaluation.worlds import World
 from parityscope.expectation.disturbing import disturbed_world
 from parityscope.expectation.error_model import ROUNDING
 from parityscope.expectation.grades import FLOAT32_ROUNDING, FORMATS
+from parityscope.expectation.metering import PLAIN, REORDERED, Meter, Told
 from parityscope.expectation.records import FAR, Expectation, Reference
 from parityscope.records import Skip, Target
 
@@ -71,7 +69,7 @@ _SEED = 20240229  # of the order of the sums; any would do, a fixed one can be r
 _ORDERS = 3
 # Of the samples, so many are enough for the floor: relative to the tensor it hardly depends on the data. Chosen.
 _FLOOR_SAMPLES = 2
-_PLAIN, _DISTURBED, _REORDERED = "plain", "disturbed", "reordered"
+_DISTURBED = "disturbed"
 
 
 def expect(
@@ -108,7 +106,7 @@ def expect(
     except ParityError as error:
         return Expectation(errors={}, skipped=(_lacking("everything", error),))
     watch = [name for name in dict.fromkeys(tensors) if name in _known(program)]
-    plain = World(name=_PLAIN, program=program)
+    plain = World(name=PLAIN, program=program)
     predicting, noise = [], []
     for name in formats:
         try:
@@ -118,14 +116,14 @@ def expect(
             skipped.append(Skip(what=f"expected error of {name}", reason=error.problem, fix=error.fix))
     floor_on = samples[:_FLOOR_SAMPLES] if floor_on is None else floor_on
     if floor_on:
-        noise.append(reordered_world(replace(plain, name=_REORDERED), np.random.default_rng(_SEED)))
+        noise.append(reordered_world(replace(plain, name=REORDERED), np.random.default_rng(_SEED)))
         noise.append(disturbed_world(replace(plain, name=_DISTURBED), graph, _GAIN, sessions))
-    meter = _Meter(reference=reference, align=align, by_part=by_part)
+    meter = Meter(reference=reference, align=align, by_part=by_part)
     try:
         for place, index in enumerate(samples):
             worlds = [plain, *predicting, *(noise if index in floor_on else [])]
             if len(worlds) > 1:
-                told = _Told(progress=progress, place=place, samples=len(samples), steps=len(program.steps))
+                told = Told(progress=progress, place=place, samples=len(samples), steps=len(program.steps))
                 meter.measure(worlds, inputs, index, watch, sessions, told)
         moved = _moved(meter, plain, inputs, floor_on, sessions) if floor_on else {}
     except ParityError as error:
@@ -173,99 +171,12 @@ def _target(name: str, model: Model, inputs: Inputs, samples: Sequence[int]) -> 
     return quantized_target(name, calibrated(model, [inputs.sample(index) for index in samples]))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
-    """Where in the pass a sample is."""
-
-    progress: Progress
-    place: int
-    samples: int
-    steps: int
-
-    def at(self, step: int) -> None:
-        self.progress("predicting", self.place * self.steps + step, self.samples * self.steps)
-
-
-@dataclass(slots=True, kw_only=True)
-class _Meter:
-    """Statistics by world and tensor.
-
-    Formats and the disturbance are held against the plain world, another order of the sums against the reference; `still` holds
-    that one against the plain world too.
-    """
-
-    reference: Reference | None
-    align: Align
-    by_part: bool = False
-    totals: dict[str, dict[str, ReplayStatistics]] = field(default_factory=dict)
-    parts: dict[str, dict[tuple[int, str], Parts]] = field(default_factory=dict)
-    still: dict[str, dict[str, ReplayStatistics]] = field(default_factory=dict)
-
-    def measure(
-        self,
-        worlds: Sequence[World],
-        inputs: Inputs,
-        index: int,
-        watch: Sequence[str],
-        sessions: Sessions,
-        told: _Told,
-    ) -> None:
-        """Adds one sample."""
-        names = [world.name for world in worlds]
-        held: dict[str, dict[str, np.ndarray]] = {name: {} for name in names}
-        for moment in evaluate(worlds, inputs.sample(index).arrays, watch, sessions):
-            told.at(0 if moment.step is None else moment.step.index)
-            for name in names:
-                for site in moment.sites:
-                    value = moment.stored(name, site)
-                    if isinstance(value, np.ndarray):
-                        held[name][site] = value
-            if self.align is as_given:  # what has no order of its own is put in order as a whole
-                self._add(held, index)
-                held = {name: {} for name in names}
-        self._add(held, index)
-
-    def _add(self, held: Mapping[str, dict[str, np.ndarray]], index: int) -> None:
-        plain = held[_PLAIN]
-        own = {site: self._referred(index, site, array) for site, array in plain.items()}
-        for name, found in held.items():
-            if name == _PLAIN or not found:
-                continue
-            expected = own if name == _REORDERED else plain
-            aligned = self._merge(self.totals.setdefault(name, {}), expected, found)
-            if self.by_part:
-                each = ((site, measure_parts(expected[site], array)) for site, array in aligned.items())
-                held_parts = self.parts.setdefault(name, {})
-                held_parts.update({(index, site): part for site, part in each if part is not None})
-            if name.startswith(_REORDERED) and self.reference is not None:
-                self._merge(self.still.setdefault(name, {}), plain, found)
-
-    def _referred(self, index: int, site: str, array: np.ndarray) -> np.ndarray:
-        found = None if self.reference is None else self.reference(index, site)
-        return array if found is None else found
-
-    def _merge(
-        self, totals: dict[str, ReplayStatistics], expected: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]
-    ) -> dict[str, np.ndarray]:
-        """Adds what was `found` to the totals, and gives it as far as it can be compared."""
-        aligned = found if self.align is as_given else self.align(expected, found)
-        alike = {
-            site: array
-            for site, array in aligned.items()
-            if site in expected and expected[site].shape == array.shape and expected[site].dtype == array.dtype
-        }
-        for site, array in alike.items():
-            part = measure_replay(expected[site], array, expected[site], channel_axis=None)
-            totals[site] = totals[site].merge(part) if site in totals else part
-        return alike
-
-
-def _moved(meter: _Meter, plain: World, inputs: Inputs, samples: Sequence[int], sessions: Sessions) -> dict[str, float]:
+def _moved(meter: Meter, plain: World, inputs: Inputs, samples: Sequence[int], sessions: Sessions) -> dict[str, float]:
     """The tensors that the reference's optimizer moves, and how far; what varies there is then told of the plain world."""
     program = plain.program
     if meter.reference is None or any("Quantize" in step.op_type for step in program.steps):
         return {}
-    varied = meter.totals.get(_REORDERED, {})
+    varied = meter.totals.get(REORDERED, {})
     far = {
         name: found.total
         for name, found in varied.items()
@@ -274,14 +185,14 @@ def _moved(meter: _Meter, plain: World, inputs: Inputs, samples: Sequence[int], 
     if not far:
         return {}
     orders = [
-        reordered_world(replace(plain, name=f"{_REORDERED}{seed}"), np.random.default_rng(seed))
+        reordered_world(replace(plain, name=f"{REORDERED}{seed}"), np.random.default_rng(seed))
         for seed in range(_SEED + 1, _SEED + _ORDERS)
     ]
-    again = _Meter(reference=lambda _index, _site: None, align=meter.align)
-    quiet = _Told(progress=silent, place=0, samples=1, steps=1)
+    again = Meter(reference=lambda _index, _site: None, align=meter.align)
+    quiet = Told(progress=silent, place=0, samples=1, steps=1)
     for index in samples:
         again.measure([plain, *orders], inputs, index, list(far), sessions, quiet)
-    several = [meter.still.get(_REORDERED, {}), *again.totals.values()]
+    several = [meter.still.get(REORDERED, {}), *again.totals.values()]
     worst = {name: max((one[name].total for one in several if name in one), default=math.inf) for name in far}
     wrong = {name: far[name] for name, size in worst.items() if size * FAR < far[name]}
     for name in wrong:
@@ -289,9 +200,9 @@ def _moved(meter: _Meter, plain: World, inputs: Inputs, samples: Sequence[int], 
     return wrong
 
 
-def _floors(meter: _Meter, tensors: Sequence[str]) -> dict[str, float]:
+def _floors(meter: Meter, tensors: Sequence[str]) -> dict[str, float]:
     """The floor of each tensor that was measured at least once; a distance that is not finite says nothing."""
-    disturbed_by, varied_by = (meter.totals.get(name, {}) for name in (_DISTURBED, _REORDERED))
+    disturbed_by, varied_by = (meter.totals.get(name, {}) for name in (_DISTURBED, REORDERED))
     errors = {}
     for name in tensors:
         variation = _size(varied_by.get(name))
@@ -308,10 +219,10 @@ def _floors(meter: _Meter, tensors: Sequence[str]) -> dict[str, float]:
     return errors
 
 
-def _floor_parts(meter: _Meter) -> dict[tuple[int, str], Parts]:
+def _floor_parts(meter: Meter) -> dict[tuple[int, str], Parts]:
     """The floor's formula for each part; where the disturbance says nothing, what varied and the last rounding."""
     found = {}
-    for place, varied in meter.parts.get(_REORDERED, {}).items():
+    for place, varied in meter.parts.get(REORDERED, {}).items():
         own = 2.0 * (ROUNDING * FLOAT32_ROUNDING) ** 2
         floor = varied.scaled(1.0, own)
         carried = meter.parts.get(_DISTURBED, {}).get(place)

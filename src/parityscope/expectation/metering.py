@@ -1,0 +1,116 @@
+"""Worlds measured while they advance: formats and noise against the plain one, another order against the reference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.comparison import measure_replay
+from parityscope.comparison.parts import measure_parts
+from parityscope.comparison.rows import Align, as_given
+from parityscope.evaluation.evaluating import evaluate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from parityscope.backends.recording import Progress
+    from parityscope.case import Inputs
+    from parityscope.comparison import ReplayStatistics
+    from parityscope.comparison.parts import Parts
+    from parityscope.evaluation.sessions import Sessions
+    from parityscope.evaluation.worlds import World
+    from parityscope.expectation.records import Reference
+
+__all__ = ["PLAIN", "REORDERED", "Meter", "Told"]
+
+PLAIN, REORDERED = "plain", "reordered"  # names of worlds; of other orders than the first, the latter begins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """Where in the pass a sample is."""
+
+    progress: Progress
+    place: int
+    samples: int
+    steps: int
+
+    def at(self, step: int) -> None:
+        """Tells that the pass is at a step of its sample."""
+        self.progress("predicting", self.place * self.steps + step, self.samples * self.steps)
+
+
+@dataclass(slots=True, kw_only=True)
+class Meter:
+    """What was measured, by world and tensor.
+
+    Formats and the disturbance are held against the plain world, another order of the sums against the reference; `still` holds
+    that one against the plain world too.
+    """
+
+    reference: Reference | None
+    align: Align
+    by_part: bool = False
+    totals: dict[str, dict[str, ReplayStatistics]] = field(default_factory=dict)
+    parts: dict[str, dict[tuple[int, str], Parts]] = field(default_factory=dict)
+    still: dict[str, dict[str, ReplayStatistics]] = field(default_factory=dict)
+
+    def measure(
+        self,
+        worlds: Sequence[World],
+        inputs: Inputs,
+        index: int,
+        watch: Sequence[str],
+        sessions: Sessions,
+        told: Told,
+    ) -> None:
+        """Adds one sample."""
+        names = [world.name for world in worlds]
+        held: dict[str, dict[str, np.ndarray]] = {name: {} for name in names}
+        for moment in evaluate(worlds, inputs.sample(index).arrays, watch, sessions):
+            told.at(0 if moment.step is None else moment.step.index)
+            for name in names:
+                for site in moment.sites:
+                    value = moment.stored(name, site)
+                    if isinstance(value, np.ndarray):
+                        held[name][site] = value
+            if self.align is as_given:  # what has no order of its own is put in order as a whole
+                self._add(held, index)
+                held = {name: {} for name in names}
+        self._add(held, index)
+
+    def _add(self, held: Mapping[str, dict[str, np.ndarray]], index: int) -> None:
+        plain = held[PLAIN]
+        own = {site: self._referred(index, site, array) for site, array in plain.items()}
+        for name, found in held.items():
+            if name == PLAIN or not found:
+                continue
+            expected = own if name == REORDERED else plain
+            aligned = self._merge(self.totals.setdefault(name, {}), expected, found)
+            if self.by_part:
+                each = ((site, measure_parts(expected[site], array)) for site, array in aligned.items())
+                held_parts = self.parts.setdefault(name, {})
+                held_parts.update({(index, site): part for site, part in each if part is not None})
+            if name.startswith(REORDERED) and self.reference is not None:
+                self._merge(self.still.setdefault(name, {}), plain, found)
+
+    def _referred(self, index: int, site: str, array: np.ndarray) -> np.ndarray:
+        found = None if self.reference is None else self.reference(index, site)
+        return array if found is None else found
+
+    def _merge(
+        self, totals: dict[str, ReplayStatistics], expected: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        """Adds what was `found` to the totals, and gives it as far as it can be compared."""
+        aligned = found if self.align is as_given else self.align(expected, found)
+        alike = {
+            site: array
+            for site, array in aligned.items()
+            if site in expected and expected[site].shape == array.shape and expected[site].dtype == array.dtype
+        }
+        for site, array in alike.items():
+            part = measure_replay(expected[site], array, expected[site], channel_axis=None)
+            totals[site] = totals[site].merge(part) if site in totals else part
+        return alike
