@@ -5,9 +5,9 @@ the candidate, then what builds or starts it in another way; within each the che
 once a claim explains all of the error, the experiments that would explain it in another way come last. Once a function of
 one layer inside the network does, on the candidate's own inputs, only its rivals are tested that speak of layers too: what
 is wrong with inputs, outputs or the machine makes no such error; and once the candidate's own file says what makes it, nothing
-is built or started in another way. All of it obeys a time budget. Supported claims become findings, ordered by the part of the
-output error that they explain; refuted ones are kept and shown. A check that fails (its own fault) becomes a `Skip` that
-names it, and the others go on.
+is built or started in another way. Where that was proved before layers were looked at, nothing is run any more. All of it
+obeys a time budget. Supported claims become findings, ordered by the part of the output error that they explain; refuted ones
+are kept and shown. A check that fails (its own fault) becomes a `Skip` that names it, and the others go on.
 """
 
 from __future__ import annotations
@@ -117,6 +117,8 @@ def examine_scene(
     corrections: dict[str, Correction] = {}
     nearest: list[Nearest] = []
     queue, total, explained = list(proposals), len(proposals), False
+    if scene.proved:
+        queue.sort(key=lambda one: one.experiment.check != _FILE)
     while queue:
         proposal = queue.pop(0)
         progress("testing causes", total - len(queue) - 1, total)
@@ -178,7 +180,10 @@ def _inside(scene: Scene, finding: Finding) -> bool:
 
 def _rivals(scene: Scene, finding: Finding, queue: list[Proposal], skipped: list[Skip]) -> list[Proposal]:
     """The experiments that can still change what is said, now that a finding explains everything, and those that cost nothing."""
-    if finding.code == _FILE:
+    if scene.proved:
+        kept = [one for one in queue if _stage(one.experiment) == 0]
+        proved = scene.proved
+    elif finding.code == _FILE:
         kept = [one for one in queue if _stage(one.experiment) < _STAGES.index("rebuild")]
         proved = "the candidate's own file was proved to say what makes all of the error"
     elif _inside(scene, finding):

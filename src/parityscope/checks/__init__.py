@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from parityscope.case import Inputs, Model
     from parityscope.case.own import OwnInputs
     from parityscope.explanation import Explanation
+    from parityscope.hypotheses.from_other_graph import Compared
     from parityscope.localization.calls import Growth
     from parityscope.records import (
         Budget,
@@ -101,6 +102,8 @@ class Bench:
     `kept` holds what earlier runs on changed inputs measured, by what each was: where it outlives the process, a search that
     was cut off goes on where it was.
 
+    `graphs()` compares the candidate's own file with the reference's, once; None where it has none.
+
     `watched(i, tensors)` is `candidate(i)` while it also has to give back the intermediate tensors named, by the reference's
     names; None where nothing can be asked of it.
     """
@@ -119,6 +122,7 @@ class Bench:
     honest: Run | None = None
     watched: Callable[[int, Sequence[str]], Mapping[str, np.ndarray]] | None = None
     kept: MutableMapping[str, tuple[float, float, float] | None] = field(default_factory=dict)
+    graphs: Callable[[], Compared] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,9 +141,9 @@ class Scene:
 
     `policy` is what the verdict was made by (None: nothing is known of it), `environments` what the reference's and the
     candidate's runtimes said of themselves, `real` real samples to hold the inputs against, where the user gave some.
-    `deployed` is the candidate itself where `candidate` is a recording of it, as in a copy in which causes are put right.
     `sequence` is how the error grew over repeated calls, where both sides were called so. `own` is what the deployment
-    gave its model for the same samples, where that was recorded. `twice` gives the outputs of the reference and of the model
+    gave its model for the same samples, where that was recorded. `proved` says what makes all of the error, if that was proved
+    before layers were looked at. `twice` gives the outputs of the reference and of the model
     without any optimizer on the first sample, where the sides agree and may share one; it raises ParityError as `bench` does.
     """
 
@@ -167,8 +171,8 @@ class Scene:
     real: Inputs | None = None
     sequence: Growth | None = None
     own: OwnInputs | None = None
+    proved: str = ""
     twice: Callable[[], tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]] | None = None
-    deployed: Target | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

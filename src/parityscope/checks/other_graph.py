@@ -37,9 +37,9 @@ from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.checks import Bench, Scene
+    from parityscope.checks import Scene
     from parityscope.hypotheses.from_other_graph import Compared, Unit
-    from parityscope.records import Role, Target
+    from parityscope.records import Role
 
 __all__ = ["CHECK"]
 
@@ -53,11 +53,10 @@ _LEAST = 0.01  # of the squared error, as in `diagnosis`: what is less is told, 
 
 
 def _propose(scene: Scene) -> Iterator[Proposal]:
-    target = scene.deployed or scene.candidate
-    if scene.bench is None or not target.option("model"):
+    if scene.bench is None or scene.bench.graphs is None:
         return
     try:
-        compared = _compared(scene, target, scene.bench)
+        compared = scene.bench.graphs()
     except ParityError as error:
         problem = error
 
@@ -84,18 +83,6 @@ def _correction(compared: Compared) -> Correction | None:
     words = "; ".join(_words(unit) for unit in units[:_TOLD])
     edit = transplant(compared.alignment, compared.stretches, [one for unit in units for one in unit.differences])
     return Correction(words=f"has what the candidate's file has: {words}", model=edit)
-
-
-def _compared(scene: Scene, target: Target, bench: Bench) -> Compared:
-    """Both graphs on the samples that the bench looks at."""
-    from parityscope.backends.opening import model_of
-    from parityscope.hypotheses.from_other_graph import Sample, compare_graphs
-
-    samples = [
-        Sample(inputs=bench.inputs(index), reference=bench.reference(index), candidate=bench.candidate(index))
-        for index in bench.samples
-    ]
-    return compare_graphs(scene.model, model_of(scene.model, target), samples)
 
 
 def _experiment(claim: str) -> Experiment:

@@ -11,8 +11,8 @@ from parityscope.study._bench import open_bench
 from parityscope.study._copy import with_layers
 from parityscope.study._layers import examine_layers, explain_layers
 from parityscope.study._looking import expectation_of, judged_outputs, overall, tensor_pairs
-from parityscope.study._outputs import run_outputs
-from parityscope.study._scene import scene_of, worst_of
+from parityscope.study._outputs import run_outputs, worst_of
+from parityscope.study._scene import scene_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -108,8 +108,16 @@ def examined_again(first: Known, copy: Copy, known: Known, search: Search, numbe
         if layers is not None:
             explanations = explain_layers(case, layers, search.computes)
     scene = scene_of(known, explanations, search.executed, search.computes)
-    with open_bench(case, copy.reference, copy.candidate, known.names, worst_of(known), end=search.end) as bench:
-        scene = replace(scene, bench=bench, deployed=first.candidate)
+    with open_bench(
+        case,
+        copy.reference,
+        copy.candidate,
+        known.names,
+        worst_of(known.run, case.inputs.indices),
+        end=search.end,
+        deployed=first.candidate,
+    ) as bench:
+        scene = replace(scene, bench=bench)
         left = search.end - time.monotonic()
         return examine_scene(
             scene,

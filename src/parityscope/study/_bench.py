@@ -11,14 +11,16 @@ import contextlib
 import math
 import os
 import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Capture, backend
-from parityscope.backends.opening import open_target
+from parityscope.backends.opening import model_of, open_target
 from parityscope.backends.targets import RECORDED, format_target
 from parityscope.case import Sample
 from parityscope.checks import Bench
 from parityscope.diagnosis import SPENT, TimeSpentError
+from parityscope.errors import ParityError
 from parityscope.records import Target
 from parityscope.study._others import origins_of, peers_of, switched_of
 from parityscope.study._tried import Tried
@@ -31,8 +33,9 @@ if TYPE_CHECKING:
 
     from parityscope.backends import Session
     from parityscope.case import Case
+    from parityscope.hypotheses.from_other_graph import Compared
 
-__all__ = ["open_bench"]
+__all__ = ["Answers", "open_bench"]
 
 _SAMPLES = 4  # chosen: a hypothesis found on the first must hold on others, and each more costs a run of both sides
 # NVIDIA's libraries obey it whatever a program asks for.
@@ -40,6 +43,15 @@ _NO_TF32 = "NVIDIA_TF32_OVERRIDE=0"
 # The ONNX file as it stands: no optimizer may be what is told apart from the network.
 _CONVERTED = Target(backend="ort", options=(("optimization", "disabled"),))
 _SIMULATED = frozenset({"tf32", "f16", "bf16"})
+
+
+@dataclass(slots=True)
+class Answers:
+    """What was answered before, which another bench of the same case need not ask again; `graphs` may be how that failed."""
+
+    reference: dict[int, Mapping[str, np.ndarray]] = field(default_factory=dict)
+    candidate: dict[int, Mapping[str, np.ndarray]] = field(default_factory=dict)
+    graphs: Compared | ParityError | None = None
 
 
 @contextlib.contextmanager
@@ -52,20 +64,24 @@ def open_bench(
     *,
     end: float = math.inf,
     folder: Path | None = None,
+    answers: Answers | None = None,
+    deployed: Target | None = None,
 ) -> Iterator[Bench]:
     """The bench of a case while the block lasts; `names` maps the reference's outputs to the candidate's.
 
     `worst` is the place in the data set of the sample that is furthest off: it is among the samples looked at.
 
     A recorded reference cannot be asked anything new: ONNX Runtime runs its model instead. After `end`, on `time.monotonic`'s
-    clock, nothing is run any more. What searches measure is kept in `folder` (None: in memory).
+    clock, nothing is run any more. What searches measure is kept in `folder` (None: in memory), what was answered in `answers`.
+    `deployed` is the target that a recorded candidate is of, if that is known: its file is the candidate's.
 
     Raises:
         ParityError: (by its functions) a side cannot run.
         TimeSpentError: (by its functions) the time is spent.
     """
     with contextlib.ExitStack() as held:
-        asked = _Asked(case, reference, candidate, names, held)
+        asked = _Asked(case, reference, candidate, names, held, answers or Answers())
+        deployed = deployed or candidate
         asked.end = end
         asked.samples = _around(case.inputs.indices, worst)
         origins = origins_of(reference, candidate)
@@ -86,6 +102,7 @@ def open_bench(
             converted=asked.runner(_CONVERTED) if origins else None,
             honest=asked.runner(_honest(case.policy.declared)),
             kept={} if folder is None else Tried(folder),
+            graphs=(lambda: asked.graphs(deployed)) if deployed.option("model") else None,
             watched=asked.watched if backend(candidate.backend).observes and candidate.backend != RECORDED else None,
         )
 
@@ -106,7 +123,13 @@ class _Asked:
     """What was opened and answered so far."""
 
     def __init__(
-        self, case: Case, reference: Target, candidate: Target, names: Mapping[str, str], held: contextlib.ExitStack
+        self,
+        case: Case,
+        reference: Target,
+        candidate: Target,
+        names: Mapping[str, str],
+        held: contextlib.ExitStack,
+        answers: Answers,
     ) -> None:
         options = tuple((key, value) for key, value in reference.options if key == "custom_ops")
         recorded = reference.backend == RECORDED
@@ -120,8 +143,7 @@ class _Asked:
         self._held = held
         self._session: Session | None = None
         self._others: dict[Target, Session] = {}
-        self._of_reference: dict[int, Mapping[str, np.ndarray]] = {}
-        self._of_candidate: dict[int, Mapping[str, np.ndarray]] = {}
+        self._answers = answers
 
     def in_time(self) -> None:
         if time.monotonic() > self.end:
@@ -137,17 +159,44 @@ class _Asked:
         return {value.name: found[value.name] for value in self._case.model.outputs if value.name in found}
 
     def reference(self, index: int) -> Mapping[str, np.ndarray]:
-        if index not in self._of_reference:
-            self._of_reference[index] = self.outputs(self._case.inputs.sample(index).arrays)
-        return self._of_reference[index]
+        known = self._answers.reference
+        if index not in known:
+            known[index] = self.outputs(self._case.inputs.sample(index).arrays)
+        return known[index]
 
     def candidate(self, index: int) -> Mapping[str, np.ndarray]:
-        if not self._of_candidate:
+        known = self._answers.candidate
+        if index not in known:
             self.in_time()
             with open_target(self._case.model, self._runs_candidate, Capture()) as session:
                 for each in self.samples:
-                    self._of_candidate[each] = self._named(session.run(self._case.inputs.sample(each)))
-        return self._of_candidate[index]
+                    known[each] = self._named(session.run(self._case.inputs.sample(each)))
+        return known[index]
+
+    def graphs(self, deployed: Target) -> Compared:
+        """Both files' graphs on the samples that are looked at."""
+        from parityscope.hypotheses.from_other_graph import Sample as Both
+        from parityscope.hypotheses.from_other_graph import compare_graphs
+
+        found = self._answers.graphs
+        if found is None:
+            its_model = model_of(self._case.model, deployed)
+            try:
+                samples = [
+                    Both(
+                        inputs=self._case.inputs.sample(index).arrays,
+                        reference=self.reference(index),
+                        candidate=self.candidate(index),
+                    )
+                    for index in self.samples
+                ]
+                found = compare_graphs(self._case.model, its_model, samples)
+            except ParityError as error:
+                found = error
+            self._answers.graphs = found
+        if isinstance(found, ParityError):
+            raise found
+        return found
 
     def watched(self, index: int, tensors: Sequence[str]) -> Mapping[str, np.ndarray]:
         marked = Capture(tensors=tuple(self._names.get(name, name) for name in tensors))

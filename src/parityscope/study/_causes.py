@@ -8,7 +8,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from parityscope.diagnosis import SPENT, TimeSpentError, examine_scene
+from parityscope.diagnosis import SPENT, TimeSpentError, examine_scene, identity_of
 from parityscope.errors import ParityError
 from parityscope.records import Skip
 from parityscope.study._again import Search
@@ -17,8 +17,9 @@ from parityscope.study._copy import first_copy
 from parityscope.study._found import Causes, Known
 from parityscope.study._layers import explain_layers
 from parityscope.study._merging import merged
+from parityscope.study._outputs import worst_of
 from parityscope.study._rounds import further
-from parityscope.study._scene import scene_of, worst_of
+from parityscope.study._scene import scene_of
 from parityscope.study._second import second_run
 from parityscope.study._simulated import with_simulated
 from parityscope.study._trials import try_repairs
@@ -80,7 +81,16 @@ def find_causes(
         twice = second_run(case.model, case.inputs, known.reference, candidate, first)
         scene = replace(scene, twice=twice)
     end = time.monotonic() + seconds
-    opened = open_bench(case, known.reference, candidate, known.names, worst_of(known), end=end, folder=folder)
+    opened = open_bench(
+        case,
+        known.reference,
+        candidate,
+        known.names,
+        worst_of(known.run, case.inputs.indices),
+        end=end,
+        folder=folder,
+        answers=known.answers,
+    )
     with opened as bench:
         scene = replace(scene, bench=bench if known.verdict == "beyond" else None)
         tested = examine_scene(scene, seconds=seconds, progress=progress, only=only, thorough=known.thorough)
@@ -108,7 +118,11 @@ def find_causes(
 def _with_others(
     known: Known, tested: Tested, bench: Bench, search: Search, folder: Path
 ) -> tuple[Diagnosis, Sequence | None]:
-    """The diagnosis with the causes that show once others are put right."""
+    """The diagnosis with the causes that show once others are put right; where all is proved, only what proves it is."""
+    if known.proof is not None:
+        causes = {identity_of(one) for one in tested.diagnosis.findings if one.role == "cause"}
+        proved = {name: one for name, one in tested.corrections.items() if name in causes and not one.declared}
+        tested = replace(tested, corrections=proved, nearest=())
     if not tested.corrections and not tested.nearest:
         return tested.diagnosis, None
     try:

@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from parityscope.explanation import Explanation
     from parityscope.localization.calls import Growth
     from parityscope.records import Diagnosis, Pair, Skip, Target, Verdict
+    from parityscope.study._bench import Answers
     from parityscope.study._layers import Layers
     from parityscope.study._outputs import OutputRun
     from parityscope.study._triangle import Triangle
 
-__all__ = ["GONE", "Causes", "Known", "Sequence", "Step"]
+__all__ = ["GONE", "Causes", "Known", "Proof", "Sequence", "Step"]
 
 # What is said of a claim that was supported until other causes were put right begins so.
 GONE = "gone once "
@@ -29,7 +30,8 @@ class Known:
     """What is known before causes are looked for; `names` maps the reference's names to the candidate's.
 
     `real` are real samples that the user gave beside the inputs, `growth` the error over repeated calls, `expectation` the
-    errors that arithmetics make at the outputs. `thorough`: as in `Settings`.
+    errors that arithmetics make at the outputs. `thorough`: as in `Settings`. `answers` is what a bench was asked before, `proof`
+    where all of the error is made, if that is proved.
     """
 
     case: Case
@@ -45,6 +47,19 @@ class Known:
     growth: Growth | None = None
     expectation: Expectation | None = None
     thorough: bool = False
+    answers: Answers | None = None
+    proof: Proof | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """All of the error was proved to be made at these places (the reference's tensors -> the candidate's), and what proved it.
+
+    `pairing` holds them with what is computed into them, and the outputs.
+    """
+
+    pairing: Mapping[str, str]
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from parityscope.localization import Options, Sides, attribute, injection, local
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from parityscope.backends.recording import Progress
@@ -65,8 +65,11 @@ def examine_layers(
     inject: bool,
     thorough: bool,
     progress: Progress,
+    among: Collection[str] | None = None,
 ) -> Layers | None:
     """Captures, compares and localizes on `samples`; None when the candidate shows no intermediate tensors.
+
+    Of the reference's tensors those `among` them are looked at (None: all).
 
     With `inject` suspects get their shares of the output error. `thorough`: those too that nothing is left for.
     """
@@ -80,10 +83,11 @@ def examine_layers(
         memory=memory,
         inject=inject,
         thorough=thorough,
+        between=tuple(name for name in observable(case.model) if among is None or name in among),
     )
     known = set(observable(model_of(case.model, candidate)))
     found = _captured(plan, candidate, known, folder / "layers", progress)
-    if found is None or not inject:
+    if found is None or not inject or among is not None:
         return found
     return _refined(plan, candidate, found, known, folder / "refined", progress) or found
 
@@ -95,7 +99,7 @@ def explain_layers(case: Case, layers: Layers, computes: str) -> dict[str, Expla
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """What stays the same when layers are captured again."""
+    """What stays the same when layers are captured again; `between` are the tensors looked at, outputs left out, in order."""
 
     case: Case
     reference: Target
@@ -104,6 +108,7 @@ class _Plan:
     memory: int
     inject: bool
     thorough: bool
+    between: tuple[str, ...]
 
 
 def _refined(
@@ -145,7 +150,7 @@ def _captured(plan: _Plan, candidate: Target, among: set[str], folder: Path, pro
     """
     case, pairing, samples, memory = plan.case, plan.pairing, plan.samples, plan.memory
     # In the order of the reference's graph, each once; two of its tensors may be one of the candidate's.
-    wanted = tuple(dict.fromkeys(pairing[name] for name in observable(case.model) if pairing.get(name) in among))
+    wanted = tuple(dict.fromkeys(pairing[name] for name in plan.between if pairing.get(name) in among))
     outputs = {value.name for value in model_of(case.model, candidate).outputs}
 
     def reads() -> dict[str, tuple[str, ...]]:
@@ -154,9 +159,8 @@ def _captured(plan: _Plan, candidate: Target, among: set[str], folder: Path, pro
     request = Request(samples=samples, tensors=wanted, folder=folder, memory=memory, label="candidate", reads=reads)
     theirs = record(case.model, case.inputs, candidate, request, progress)
     held = set(theirs.names)
-    between = observable(case.model)
-    shown = [name for name in between if pairing.get(name) in held]
-    if between and not shown:
+    shown = [name for name in plan.between if pairing.get(name) in held]
+    if plan.between and not shown:
         return None
     ours = record(
         case.model,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from parityscope.comparison.tolerance import Outside
     from parityscope.records import ExecutedGraph, Policy, Target
 
-__all__ = ["FIRST_SAMPLES", "WORST_SAMPLES", "OutputRun", "error_by_sample", "run_outputs"]
+__all__ = ["FIRST_SAMPLES", "WORST_SAMPLES", "OutputRun", "error_by_sample", "run_outputs", "worst_of"]
 
 # Of each output, the samples that it is looked at by part; chosen: expectations vary less between samples than the margins.
 FIRST_SAMPLES, WORST_SAMPLES = 2, 2
@@ -184,6 +184,12 @@ def error_by_sample(run: OutputRun, indices: Sequence[int]) -> dict[int, float]:
         for index, error in found:
             sizes[index] = max(sizes.get(index, 0.0), math.inf if math.isnan(error) else error)
     return sizes
+
+
+def worst_of(run: OutputRun, indices: Sequence[int]) -> int | None:
+    """The sample of the largest output error, None if every sample is as good as the others."""
+    sizes = error_by_sample(run, indices)
+    return max(sizes, key=lambda index: sizes[index]) if any(sizes.values()) else None
 
 
 def _executed(session: Session, target: Target) -> tuple[ExecutedGraph | None, list[Skip]]:

@@ -15,7 +15,6 @@ from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import Replaced, World
 from parityscope.localization import Sides
 from parityscope.localization.replay import Given
-from parityscope.study._outputs import error_by_sample
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,13 +25,7 @@ if TYPE_CHECKING:
     from parityscope.study._found import Known
     from parityscope.study._layers import Layers
 
-__all__ = ["scene_of", "worst_of"]
-
-
-def worst_of(known: Known) -> int | None:
-    """The sample of the largest output error, None if every sample is as good as the others."""
-    sizes = error_by_sample(known.run, known.case.inputs.indices)
-    return max(sizes, key=lambda index: sizes[index]) if any(sizes.values()) else None
+__all__ = ["scene_of"]
 
 
 def scene_of(known: Known, explanations: Mapping[str, Explanation], executed: str, computes: str) -> Scene:
@@ -72,6 +65,7 @@ def scene_of(known: Known, explanations: Mapping[str, Explanation], executed: st
         ),
         real=known.real,
         sequence=known.growth,
+        proved="" if known.proof is None else known.proof.reason,
     )
 
 

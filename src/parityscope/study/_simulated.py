@@ -18,8 +18,8 @@ from parityscope.errors import ParityError
 from parityscope.records import Diagnosis, Skip, Target
 from parityscope.study._bench import open_bench
 from parityscope.study._looking import judged_outputs, overall, tensor_pairs, worst_samples
-from parityscope.study._outputs import run_outputs
-from parityscope.study._scene import scene_of, worst_of
+from parityscope.study._outputs import run_outputs, worst_of
+from parityscope.study._scene import scene_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,7 +73,9 @@ def _standing(known: Known, target: Target) -> tuple[int, int]:
     """Elements of the outputs that are NaN or Inf, and not in the reference: on both sides, and on either."""
     case, both, either = known.case, 0, 0
     with (
-        open_bench(case, known.reference, known.candidate, known.names, worst_of(known)) as bench,
+        open_bench(
+            case, known.reference, known.candidate, known.names, worst_of(known.run, known.case.inputs.indices)
+        ) as bench,
         open_target(case.model, target, Capture()) as session,
     ):
         for index in bench.samples[:_SAMPLES]:
@@ -124,7 +126,9 @@ def _examined(known: Known, target: Target, folder: Path, memory: int, progress:
         layers=layers,
         tensors=tensor_pairs(case, layers, outputs, names, {}, progress, thorough=known.thorough),
     )
-    with open_bench(case, known.reference, target, names, worst_of(stand_in)) as bench:
+    with open_bench(
+        case, known.reference, target, names, worst_of(stand_in.run, stand_in.case.inputs.indices)
+    ) as bench:
         scene = scene_of(stand_in, {}, target.precision, target.precision)
         return examine_scene(replace(scene, bench=bench), progress=progress).diagnosis.findings
 

@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from parityscope.localization.calls import Growth
     from parityscope.pairing import PairedGraphs
     from parityscope.records import Pair, Target, Verdict
+    from parityscope.study._bench import Answers
     from parityscope.study._examine import Settings
+    from parityscope.study._found import Proof
     from parityscope.study._layers import Layers
     from parityscope.study._outputs import OutputRun
 
@@ -108,7 +110,8 @@ def chain(asked: Asked, unreached: tuple[Skip, ...] = ()) -> dict[str, Any]:
     growth, grown = _growth(asked, names, lap)
     verdict = "beyond" if grown else verdict
     tell_verdict(outputs, verdict, case.policy, progress)
-    looked = _looked_or_told(asked, names, paired.how, outputs, verdict, lap)
+    proof, answers = _proof(asked, run, outputs, names, verdict, lap)
+    looked = _looked_or_told(asked, names, paired.how, outputs, verdict, lap, proof)
     layers = looked.layers
     tell_place(layers, verdict, progress)
     causes = Causes(diagnosis=Diagnosis(findings=(), unexplained=layers.localization.unexplained if layers else None))
@@ -130,6 +133,8 @@ def chain(asked: Asked, unreached: tuple[Skip, ...] = ()) -> dict[str, Any]:
             growth=growth,
             expectation=expectation,
             thorough=settings.thorough,
+            answers=answers,
+            proof=proof,
         )
         try:
             causes = find_causes(
@@ -199,6 +204,21 @@ def _growth(asked: Asked, names: Mapping[str, str], lap: Lap) -> tuple[Growth | 
     return growth, beyond(growth) is not None
 
 
+def _proof(
+    asked: Asked, run: OutputRun, outputs: Sequence[Pair], names: Mapping[str, str], verdict: Verdict, lap: Lap
+) -> tuple[Proof | None, Answers | None]:
+    """What is proved before layers are looked at, and what was answered on the way."""
+    if verdict != "beyond" or not asked.settings.causes:
+        return None, None
+    from parityscope.study._bench import Answers
+    from parityscope.study._proof import prove_from_file
+
+    answers = Answers()
+    proof = prove_from_file(asked, run, outputs, names, answers)
+    lap("files")
+    return proof, answers
+
+
 def _looked_or_told(
     asked: Asked,
     names: Mapping[str, str],
@@ -206,10 +226,11 @@ def _looked_or_told(
     outputs: Sequence[Pair],
     verdict: Verdict,
     lap: Lap,
+    proof: Proof | None,
 ) -> _Looked:
     """As `_look`; where that fails, the reason. The outputs' verdict stands without it."""
     try:
-        return _look(asked, names, how, outputs, verdict, lap)
+        return _look(asked, names, how, outputs, verdict, lap, proof)
     except ParityError as error:
         return _Looked(tensors={}, problems=(_failed("localization", error, asked=not asked.settings.causes),))
 
@@ -226,8 +247,9 @@ def _look(
     outputs: Sequence[Pair],
     verdict: Verdict,
     lap: Lap,
+    proof: Proof | None,
 ) -> _Looked:
-    """The intermediate tensors, as far as was asked; `names` and `how` pair them."""
+    """The intermediate tensors, as far as was asked and nothing is proved; `names` and `how` pair them."""
     case, settings, progress = asked.case, asked.settings, asked.progress
     if not settings.layers:
         return _Looked(tensors={})
@@ -249,6 +271,7 @@ def _look(
         return _Looked(tensors=tensors, problems=tuple(problems))
     from parityscope.study._layers import examine_layers
 
+    names = names if proof is None else proof.pairing
     layers = examine_layers(
         case,
         asked.reference,
@@ -260,11 +283,18 @@ def _look(
         inject=verdict != "within",
         thorough=settings.looks_everywhere,
         progress=progress,
+        among=None if proof is None else proof.pairing,
     )
     lap("layers")
     tensors = tensor_pairs(case, layers, outputs, names, how, progress, thorough=settings.looks_everywhere)
     lap("grading tensors")
-    return _Looked(tensors=tensors, layers=layers)
+    told = () if proof is None else (_elsewhere(case, proof),)
+    return _Looked(tensors=tensors, layers=layers, problems=told)
+
+
+def _elsewhere(case: Case, proof: Proof) -> Skip:
+    others = sum(name not in proof.pairing for name in case.model.sites)
+    return Skip(what=f"{others} tensors elsewhere", reason=proof.reason, fix="look all the same: --thorough")
 
 
 def _skipped(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from parityscope.evaluation.sessions import Sessions
     from parityscope.hypotheses.from_other_graph.reading import Graph, Values
 
-__all__ = ["Alignment", "align", "apart"]
+__all__ = ["Alignment", "align", "apart", "outlines"]
 
 _SAME = 1e-4  # relative L2 of FP32 evaluations of one value, as in `pairing`
 _LOOKED_AT = 4096  # elements of a value by which partners are sought; all of them decide
@@ -41,10 +41,11 @@ _ROUNDS = 400  # chosen: so many steps that only likeness tells is another netwo
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Alignment:
-    """`pairs` maps sites of the candidate to sites of the reference, `values` and `own` are each side's values on the sample.
+    """`pairs` maps sites of the candidate to sites of the reference, `values` are the reference's on the sample.
 
-    `seen` is what the candidate's stretch gives at each of its sites from the reference's values. `order` are the paired sites of
-    the reference, each behind all that it depends on in either graph.
+    `seen` is what the candidate's stretch gives at each of its sites from the reference's values, `own` the shapes and types
+    there (arrays without memory of their own). `order` are the paired sites of the reference, each behind all that it depends
+    on in either graph.
     """
 
     reference: Graph
@@ -80,11 +81,20 @@ def _flat(array: np.ndarray) -> np.ndarray:
     )
 
 
+def outlines(values: Mapping[str, Any]) -> Values:
+    """Arrays of the same shapes and types that take no memory; what is no array is left out."""
+    return {
+        name: np.broadcast_to(np.zeros((), value.dtype), value.shape)
+        for name, value in values.items()
+        if isinstance(value, np.ndarray)
+    }
+
+
 def align(
     reference: Graph,
     candidate: Graph,
     values: Values,
-    own: Values,
+    fed: Values,
     sessions: Sessions,
 ) -> Alignment:
     """Aligns two graphs on one sample.
@@ -93,10 +103,13 @@ def align(
         reference: The reference's graph.
         candidate: The candidate's graph.
         values: The reference's values on the sample.
-        own: The candidate's values on it.
+        fed: The sample by the names of the candidate's inputs.
         sessions: Runs single steps.
+
+    Raises:
+        ParityError: ONNX Runtime refuses a step of the candidate's that an output depends on.
     """
-    work = _Work(reference, candidate, values, own, sessions)
+    work = _Work(reference, candidate, values, fed, sessions)
     for place, name in enumerate(candidate.inputs):
         work.pair(name, name if name in reference.inputs else next(iter(reference.inputs[place : place + 1]), ""))
     work.forward()
@@ -113,12 +126,14 @@ def align(
         work.forward()
     order = work.ordered()
     work.forward(pairing=False)
+    if work.refused is not None and any(work.seen.get(name) is None for name in candidate.outputs):
+        raise work.refused
     return Alignment(
         reference=reference,
         candidate=candidate,
         pairs=work.pairs,
         values=values,
-        own=own,
+        own=work.own,
         seen=work.seen,
         order=order,
     )
@@ -127,12 +142,14 @@ def align(
 class _Work:
     """What is paired so far."""
 
-    def __init__(self, reference: Graph, candidate: Graph, values: Values, own: Values, sessions: Sessions) -> None:
-        self.reference, self.candidate, self.values, self.own = reference, candidate, values, own
+    def __init__(self, reference: Graph, candidate: Graph, values: Values, fed: Values, sessions: Sessions) -> None:
+        self.reference, self.candidate, self.values, self.fed = reference, candidate, values, fed
+        self.own = outlines(fed)
         self.sessions = sessions
         self.pairs: dict[str, str] = {}
         self.partner: dict[str, str] = {}
         self.seen: dict[str, Any] = {}
+        self.refused: ParityError | None = None
         self._ran: dict[int, tuple[list[Any], list[Any]]] = {}
         self._marks: dict[tuple[int, ...], tuple[list[str], np.ndarray]] = {}
         self._given_up: set[tuple[str, str]] = set()
@@ -165,25 +182,29 @@ class _Work:
     def forward(self, *, pairing: bool = True) -> None:
         """Runs the candidate's steps on the reference's values as far as they are paired, and pairs what is equal."""
         for name in self.candidate.inputs:
-            self.seen[name] = self.own.get(name)
+            self.seen[name] = self.fed.get(name)
         for step in self.candidate.steps:
-            twin = self._twin(step) if pairing else None
-            if twin is not None:
-                for name, mine in zip(step.outputs, twin.outputs, strict=True):
-                    if name and (self.pair(name, mine) or self.pairs.get(name) == mine):
-                        self.seen[name] = self.values[mine]
-                if all(
-                    self.pairs.get(name) == mine for name, mine in zip(step.outputs, twin.outputs, strict=True) if name
-                ):
-                    continue
+            twin = self._twin(step)
+            if twin is not None and self._as_twin(step, twin, pairing=pairing):
+                continue
             inputs = [self._look(name) if name else None for name in step.inputs]
             captured = [self._look(name) for name in step.captured]
             results = self._run(step, inputs, captured)
             for name, value in zip(step.outputs, results, strict=True):
                 if name:
                     self.seen[name] = value
+                    self.own.update(outlines({name: value}))
                     if pairing and name not in self.pairs and _is_numeric(value):
                         self._pair_equal(name, value)
+
+    def _as_twin(self, step: Step, twin: Step, *, pairing: bool) -> bool:
+        """Takes a step's results from the one that does the same to the same, and tells whether all are paired with its."""
+        outputs = [(name, mine) for name, mine in zip(step.outputs, twin.outputs, strict=True) if name]
+        for name, mine in outputs:
+            self.own.update(outlines({name: self.values.get(mine)}))
+            if (pairing and self.pair(name, mine)) or self.pairs.get(name) == mine:
+                self.seen[name] = self.values[mine]
+        return all(self.pairs.get(name) == mine for name, mine in outputs)
 
     def _twin(self, step: Step) -> Step | None:
         """The step of the reference that does the same to the same, which need not be run again."""
@@ -201,7 +222,10 @@ class _Work:
         if its in self.candidate.constants and mine in self.reference.constants:
             one, other = self.candidate.constants[its], self.reference.constants[mine]
             return one.shape == other.shape and self._content(one) == self._content(other)
-        return self.pairs.get(its) == mine if its and mine else its == mine
+        if not its or not mine:
+            return its == mine
+        # In another type the same step does something else.
+        return self.pairs.get(its) == mine and self.own[its].dtype == self.values[mine].dtype
 
     def _look(self, name: str) -> Any:
         if name in self.pairs:
@@ -219,8 +243,8 @@ class _Work:
             return before[1]
         try:
             found = run_step(step, inputs, self.candidate.program, self.sessions, captured)
-        except ParityError:  # another shape or type than it is made for: a pair above it was none
-            found = nothing
+        except ParityError as error:  # another shape or type than it is made for: a pair above it was none
+            self.refused, found = error, nothing
         self._ran[step.index] = given, found
         return found
 

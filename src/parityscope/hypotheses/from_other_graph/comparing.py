@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
 from parityscope.evaluation.sessions import Sessions
-from parityscope.hypotheses.from_other_graph.aligning import align
+from parityscope.hypotheses.from_other_graph.aligning import align, outlines
 from parityscope.hypotheses.from_other_graph.deciding import decide, energy_of, units_of
 from parityscope.hypotheses.from_other_graph.differing import stretches_of
 from parityscope.hypotheses.from_other_graph.mixing import mixed
@@ -33,11 +33,16 @@ __all__ = ["Compared", "compare_graphs"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Compared:
-    """Two aligned graphs, their stretches by the reference's site, and what was decided of their differences."""
+    """Two aligned graphs, their stretches by the reference's site, and what was decided of their differences.
+
+    Of the alignment's values only shapes and types are left. `remaining` is what the causes leave of the squared error, each
+    output over its own norm, a sample.
+    """
 
     alignment: Alignment
     stretches: Mapping[str, Stretch]
     decision: Decision
+    remaining: float
 
 
 def compare_graphs(
@@ -57,8 +62,7 @@ def compare_graphs(
     feeds = [one.inputs for one in samples]
     mine, its = read(reference, sessions), read(candidate, sessions)
     values = values_of(mine, feeds[0], sessions)
-    own = values_of(its, _fed(mine.inputs, its.inputs, feeds[0]), sessions)
-    alignment = align(mine, its, values, own, sessions)
+    alignment = align(mine, its, values, _fed(mine.inputs, its.inputs, feeds[0]), sessions)
     stretches = {site: named(alignment, one, sessions) for site, one in stretches_of(alignment).items()}
     kept: dict[int, Values] = {0: values}
 
@@ -73,7 +77,14 @@ def compare_graphs(
             "the two graphs compute the same step by step",
             fix="look for the cause in what runs the candidate's graph",
         )
-    return Compared(alignment=alignment, stretches=stretches, decision=decide(units, samples, mix))
+    decision = decide(units, samples, mix)
+    total = sum(energy_of(one.reference, one.candidate, one.reference) for one in samples)
+    return Compared(
+        alignment=replace(alignment, values=outlines(values), seen=outlines(alignment.seen)),
+        stretches=stretches,
+        decision=decision,
+        remaining=(1.0 - decision.explained) * total / len(samples),
+    )
 
 
 def _fed(mine: Sequence[str], its: Sequence[str], feeds: Feeds) -> dict[str, np.ndarray]:

@@ -1,0 +1,78 @@
+"""What is proved before any layer is looked at; everything is asked in the order of what it can still change.
+
+The verdict comes first, and an exact one ends the search. Then comes the candidate's own file, where it has one: what that says
+is read and not fitted. Where the reference's graph with what the file says otherwise gives what the candidate gave, as nearly as
+the declared arithmetic allows, on every sample looked at, no layer elsewhere can have a part in the error. So only the tensors at
+the place are looked at and explained, which tests what else the layer there may compute, and experiments elsewhere are left out
+(`diagnosis`).
+Where nothing is proved so, every layer is looked at.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from parityscope.diagnosis import TimeSpentError
+from parityscope.errors import ParityError
+from parityscope.expectation import margin_of
+from parityscope.study._bench import Answers, open_bench
+from parityscope.study._found import Proof
+from parityscope.study._outputs import worst_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from parityscope.hypotheses.from_other_graph import Compared
+    from parityscope.records import Pair
+    from parityscope.study._outputs import OutputRun
+    from parityscope.study._steps import Asked
+
+__all__ = ["prove_from_file"]
+
+_REASON = "the candidate's own file was proved to say what makes all of the error"
+
+
+def prove_from_file(
+    asked: Asked, run: OutputRun, outputs: Sequence[Pair], names: Mapping[str, str], answers: Answers
+) -> Proof | None:
+    """Where the candidate's own file makes all of the error; None where it does not, has none, or all is to be looked at.
+
+    `names` maps the reference's outputs to the candidate's. What was run for it is left in `answers`.
+    """
+    case, settings = asked.case, asked.settings
+    everything = settings.looks_everywhere or settings.only is not None or settings.states
+    if everything or not asked.candidate.option("model"):
+        return None
+    worst = worst_of(run, case.inputs.indices)
+    end = time.monotonic() + settings.seconds
+    asked.progress("comparing files", 0, 1)
+    try:
+        with open_bench(case, asked.reference, asked.candidate, names, worst, end=end, answers=answers) as bench:
+            compared = bench.graphs() if bench.graphs is not None else None
+    except (ParityError, TimeSpentError):  # the check says so when it is its turn
+        return None
+    if compared is None or not _is_proved(compared, outputs, case.policy.declared):
+        return None
+    return Proof(
+        pairing=_places(compared) | {pair.site.tensor: pair.candidate_name for pair in outputs}, reason=_REASON
+    )
+
+
+def _is_proved(compared: Compared, outputs: Sequence[Pair], declared: str) -> bool:
+    """Whether what the causes leave is no more than the declared arithmetic makes, and none of them is declared itself."""
+    allowed = sum((margin_of(declared) * pair.expected.get(declared, 0.0)) ** 2 for pair in outputs)
+    units = [unit for unit, _ in compared.decision.causes]
+    return bool(units) and not any(unit.declared for unit in units) and 0.0 <= compared.remaining <= allowed
+
+
+def _places(compared: Compared) -> dict[str, str]:
+    """The results of the stretches that the causes are in, and what these read, by the reference's names."""
+    partner = {mine: its for its, mine in compared.alignment.pairs.items()}
+    found: dict[str, None] = {}
+    for unit, _ in compared.decision.causes:
+        for one in unit.differences:
+            stretch = compared.stretches[one.site]
+            its_reads = (compared.alignment.pairs[name] for name in stretch.its_reads)
+            found.update(dict.fromkeys((*stretch.reads, *its_reads, one.site)))
+    return {site: partner[site] for site in found}
