@@ -35,7 +35,9 @@ class Island:
 
 
 def islands(model: ir.Model) -> tuple[Island, ...]:
-    """The islands of the main graph, in its order. Types of values are set as a side effect."""
+    """The islands of the main graph, in its order. Types of values are set as a side effect where there are Casts."""
+    if not any(node.op_type == "Cast" for node in model.graph):
+        return ()
     infer_types(model)
     wide = [node for node in model.graph if _is_wide(node)]
     found = []
@@ -89,14 +91,22 @@ def _entered_from(node: ir.Node) -> Iterator[ir.DataType]:
 
 def _connected(nodes: list[ir.Node]) -> list[list[ir.Node]]:
     """Groups of nodes that hand float32 values to each other, each in the graph's order."""
-    group = {node: place for place, node in enumerate(nodes)}
+    above = {node: node for node in nodes}  # each node's group, by a chain of nodes that ends in itself
+
+    def root(node: ir.Node) -> ir.Node:
+        while above[node] is not node:
+            above[node] = node = above[above[node]]
+        return node
+
     for node in nodes:
         for value in node.inputs:
             producer = value.producer() if value is not None and value.dtype == ir.DataType.FLOAT else None
-            if producer in group and group[producer] != group[node]:
-                old, new = group[node], group[producer]
-                group = {each: new if place == old else place for each, place in group.items()}
-    return [[node for node in nodes if group[node] == place] for place in dict.fromkeys(group.values())]
+            if producer in above:
+                above[root(node)] = root(producer)
+    groups: dict[ir.Node, list[ir.Node]] = {}
+    for node in nodes:
+        groups.setdefault(root(node), []).append(node)
+    return list(groups.values())
 
 
 def _narrowed(model: ir.Model, before: ir.Node, value: ir.Value, half: ir.DataType, names: Names) -> ir.Value:

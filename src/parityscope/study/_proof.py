@@ -5,7 +5,8 @@ is read and not fitted. Where the reference's graph with what the file says othe
 the declared arithmetic allows, on every sample looked at, no layer elsewhere can have a part in the error. So only the tensors at
 the place are looked at and explained, which tests what else the layer there may compute, and experiments elsewhere are left out
 (`diagnosis`).
-Where nothing is proved so, every layer is looked at.
+Where nothing is proved so, every layer is looked at; and so it is where the place reads the model's inputs or gives its outputs,
+which has rivals in how inputs are prepared and outputs are read.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def prove_from_file(
             compared = bench.graphs() if bench.graphs is not None else None
     except (ParityError, TimeSpentError):  # the check says so when it is its turn
         return None
-    if compared is None or not _is_proved(compared, outputs, case.policy.declared):
+    if compared is None or not _is_proved(compared, outputs, case.policy.declared) or not _is_inside(compared):
         return None
     return Proof(
         pairing=_places(compared) | {pair.site.tensor: pair.candidate_name for pair in outputs}, reason=_REASON
@@ -64,6 +65,14 @@ def _is_proved(compared: Compared, outputs: Sequence[Pair], declared: str) -> bo
     allowed = sum((margin_of(declared) * pair.expected.get(declared, 0.0)) ** 2 for pair in outputs)
     units = [unit for unit, _ in compared.decision.causes]
     return bool(units) and not any(unit.declared for unit in units) and 0.0 <= compared.remaining <= allowed
+
+
+def _is_inside(compared: Compared) -> bool:
+    """Whether no cause reads the model's inputs or gives its outputs."""
+    graph = compared.alignment.reference
+    ends = {*graph.inputs, *graph.outputs}
+    causes = [one.site for unit, _ in compared.decision.causes for one in unit.differences]
+    return all(ends.isdisjoint({site, *compared.stretches[site].reads}) for site in causes)
 
 
 def _places(compared: Compared) -> dict[str, str]:
