@@ -77,11 +77,10 @@ def _is_inside(compared: Compared) -> bool:
 
 def _places(compared: Compared) -> dict[str, str]:
     """The results of the stretches that the causes are in, and what these read, by the reference's names."""
-    partner = {mine: its for its, mine in compared.alignment.pairs.items()}
     found: dict[str, None] = {}
     for unit, _ in compared.decision.causes:
         for one in unit.differences:
             stretch = compared.stretches[one.site]
             its_reads = (compared.alignment.pairs[name] for name in stretch.its_reads)
             found.update(dict.fromkeys((*stretch.reads, *its_reads, one.site)))
-    return {site: partner[site] for site in found}
+    return {site: compared.alignment.partner[site] for site in found}

@@ -41,7 +41,7 @@ _ROUNDS = 400  # chosen: so many steps that only likeness tells is another netwo
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Alignment:
-    """`pairs` maps sites of the candidate to sites of the reference, `values` are the reference's on the sample.
+    """`pairs` maps sites of the candidate to sites of the reference, `partner` back; `values` are the reference's on the sample.
 
     `seen` is what the candidate's stretch gives at each of its sites from the reference's values, `own` the shapes and types
     there (arrays without memory of their own). `order` are the paired sites of the reference, each behind all that it depends
@@ -51,6 +51,7 @@ class Alignment:
     reference: Graph
     candidate: Graph
     pairs: Mapping[str, str]
+    partner: Mapping[str, str]
     values: Values
     own: Values
     seen: Values
@@ -132,6 +133,7 @@ def align(
         reference=reference,
         candidate=candidate,
         pairs=work.pairs,
+        partner=work.partner,
         values=values,
         own=work.own,
         seen=work.seen,
@@ -160,7 +162,9 @@ class _Work:
             if _is_numeric(value):
                 by_shape.setdefault(value.shape, []).append(name)
         for shape, sites in by_shape.items():
-            self._marks[shape] = sites, np.array([_mark(values[site]) for site in sites])
+            marks = np.array([_mark(values[site]) for site in sites])
+            order = np.argsort(marks[:, 0], kind="stable")
+            self._marks[shape] = [sites[place] for place in order], marks[order]
 
     def pair(self, candidate: str, reference: str) -> bool:
         """Pairs two sites if both are free and of one shape."""
@@ -196,6 +200,7 @@ class _Work:
                     self.own.update(outlines({name: value}))
                     if pairing and name not in self.pairs and _is_numeric(value):
                         self._pair_equal(name, value)
+                        self._pair_namesake(step, name)
 
     def _as_twin(self, step: Step, twin: Step, *, pairing: bool) -> bool:
         """Takes a step's results from the one that does the same to the same, and tells whether all are paired with its."""
@@ -253,8 +258,10 @@ class _Work:
         if not sites:
             return
         mark = _mark(value)
-        near = np.abs(marks - mark).max(1) <= 10 * _SAME * max(mark[0], 1e-30)
-        found = [site for site, close in zip(sites, near, strict=True) if close and site not in self.partner]
+        bound = 10 * _SAME * max(mark[0], 1e-30)
+        first, last = np.searchsorted(marks[:, 0], (mark[0] - bound, mark[0] + bound * (1 + 1e-9)))
+        near = first + np.flatnonzero(np.abs(marks[first:last] - mark).max(1, initial=0.0) <= bound)
+        found = [sites[place] for place in near if sites[place] not in self.partner]
         telling = value.size >= _FEW and value.dtype.kind == "f" and bool((value != value.reshape(-1)[0]).any())
         ranked = sorted(found, key=lambda site: -self._support(name, site))
         for site in ranked:
@@ -262,6 +269,21 @@ class _Work:
                 break
             if apart(self.values[site], value) <= _SAME and self.pair(name, site):
                 break
+
+    def _pair_namesake(self, step: Step, name: str) -> None:
+        """Pairs what no value equals with what has its name, if one operator makes both of the same paired values.
+
+        Whatever lies behind it is then computed from the reference's values at once.
+        """
+        maker = self.reference.makers.get(name)
+        if name in self.pairs or maker is None or not same_operator(step, maker) or step.outputs != maker.outputs:
+            return
+        if len(step.inputs) == len(maker.inputs) and all(
+            (its in self.candidate.constants and mine in self.reference.constants)
+            or (self.pairs.get(its) == mine if its and mine else its == mine)
+            for its, mine in zip(step.inputs, maker.inputs, strict=True)
+        ):
+            self.pair(name, name)
 
     def _support(self, name: str, site: str) -> int:
         step, maker = self.candidate.makers.get(name), self.reference.makers.get(site)

@@ -55,7 +55,7 @@ class Stretch:
 
 def stretches_of(alignment: Alignment) -> dict[str, Stretch]:
     """The stretch of every paired value of the reference that a step gives, by its site."""
-    partner = {mine: its for its, mine in alignment.pairs.items()}
+    partner = alignment.partner
     found = {}
     for site in alignment.order:
         other = partner[site]
@@ -100,7 +100,7 @@ def _matched(
         found[step.index] = maker.index
         taken.add(maker.index)
         for its, mine in zip(step.inputs, maker.inputs, strict=False):
-            if its not in alignment.pairs and mine not in alignment.pairs.values():
+            if its not in alignment.pairs and mine not in alignment.partner:
                 queue.append((alignment.candidate.makers.get(its), alignment.reference.makers.get(mine)))
     left = [step for step in its_steps if step.index not in found]
     mine_left = [step for step in steps if step.index not in taken]

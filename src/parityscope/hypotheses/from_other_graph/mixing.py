@@ -149,7 +149,6 @@ def computed(
     Raises:
         ParityError: they do not run.
     """
-    paired = set(alignment.order)
     inside: dict[Place, Any] = {}
     graphs: dict[bool, Graph] = {True: alignment.reference, False: alignment.candidate}
 
@@ -160,7 +159,7 @@ def computed(
         if name in graphs[mine].constants:
             return graphs[mine].constants[name]
         site = name if mine else alignment.pairs.get(name)
-        if site is None or (site in alignment.reference.makers and site not in paired):
+        if site is None or (site in alignment.reference.makers and site not in alignment.partner):
             raise ParityError(f"{name} is computed nowhere in this network")
         found = known.get(site, values.get(site))
         typed = None if mine else alignment.own.get(name)
