@@ -46,6 +46,7 @@ class Copy:
 
     `places` are its samples' places in the data set, `source` gives the inputs of any of them, `given` what the candidate gave
     on those of the copy. `norms` are the squared norms of the reference's outputs before anything was corrected, by name.
+    `energy` is the squared error as it was measured, each output over its norm; None where it was not.
     """
 
     case: Case
@@ -56,6 +57,7 @@ class Copy:
     given: Given
     folder: Path
     norms: Mapping[str, float]
+    energy: float | None = None
 
 
 class _Lazily(Mapping[str, np.ndarray]):
@@ -114,7 +116,9 @@ def first_copy(known: Known, bench: Bench, folder: Path) -> Copy:
         folder=folder,
         norms={},
     )
-    return replace(copy, norms={name: norm for name, (_, norm) in _energies(copy).items()})
+    found = _energies(copy)
+    norms = {name: norm for name, (_, norm) in found.items()}
+    return replace(copy, norms=norms, energy=_over_norms(found, norms))
 
 
 def corrected(copy: Copy, correction: Correction, number: int) -> Copy:
@@ -132,7 +136,7 @@ def corrected(copy: Copy, correction: Correction, number: int) -> Copy:
     if correction.declared:
         reason = "granted, to see what it does not explain"
         case = replace(case, policy=replace(case.policy, declared=correction.declared, declared_reason=reason))
-    found = replace(copy, case=case, source=source)
+    found = replace(copy, case=case, source=source, energy=None)
     if correction.outputs is not None:
         given = _put_right(found, correction)
         folder = copy.folder / f"candidate-{number}"
@@ -162,7 +166,11 @@ def energy_of(copy: Copy) -> float:
     Raises:
         ParityError: the reference cannot run.
     """
-    return sum(energy / (copy.norms.get(name) or 1.0) for name, (energy, _) in _energies(copy).items())
+    return _over_norms(_energies(copy), copy.norms) if copy.energy is None else copy.energy
+
+
+def _over_norms(energies: Mapping[str, tuple[float, float]], norms: Mapping[str, float]) -> float:
+    return sum(energy / (norms.get(name) or 1.0) for name, (energy, _) in energies.items())
 
 
 def _energies(copy: Copy) -> dict[str, tuple[float, float]]:
