@@ -183,7 +183,8 @@ def test_kernels_work_where_nothing_can_be_written(tmp_path: Path) -> None:
     blocked = tmp_path / "blocked"
     blocked.write_text("", encoding="utf-8")
     code = (
-        "import numpy as np; from parityscope.comparison import measure_replay as m; x = np.ones(3, np.float32);"
+        "import numpy as np, parityscope.compiling; from parityscope.comparison import measure_replay as m;"
+        "x = np.ones(3, np.float32);"
         "assert m(x, x * 2, x, channel_axis=None).introduced == 1"
     )
     environment = {

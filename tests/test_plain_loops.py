@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-from dataclasses import astuple, fields, is_dataclass
+from dataclasses import astuple, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.rounding import round_to
-from parityscope.comparison import Moments, _blocks, measure_pair
+from parityscope.comparison import Moments, _blocks, measure_pair, measure_replay
 from parityscope.evaluation import rounding
 from strategies import FLOAT_DTYPES, pairs
 
@@ -55,6 +56,29 @@ def test_statistics_in_numpy_are_those_of_the_compiled_loop(dtype: np.dtype[Any]
             plain = measure_pair(*pair, channel_axis=axis)
             patch.setattr(_blocks, "pays_to_load", lambda _seconds: True)
             assert_alike(plain, measure_pair(*pair, channel_axis=axis))
+
+    holds()
+
+
+@pytest.mark.parametrize("dtype", FLOAT_DTYPES, ids=lambda dtype: dtype.name)
+def test_a_replay_in_numpy_is_that_of_the_compiled_loop(dtype: np.dtype[Any]) -> None:
+    @settings(deadline=None, max_examples=30)
+    @given(pairs(dtype), st.integers(0, 3))
+    def holds(pair: tuple[np.ndarray, np.ndarray], shift: int) -> None:
+        third = np.roll(pair[1], shift)
+        axis = 0 if pair[0].ndim else None
+        found = []
+        with pytest.MonkeyPatch.context() as patch:
+            for loaded in (False, True):
+                patch.setattr(_blocks, "pays_to_load", lambda _seconds, loaded=loaded: loaded)
+                found.append(measure_replay(*pair, third, channel_axis=axis))
+        plain, compiled = found
+        size = max(compiled.introduced2, compiled.inherited2, compiled.total2)
+        for name in ("introduced2", "inherited2", "product", "reference2", "total2"):
+            assert getattr(plain, name) == pytest.approx(getattr(compiled, name), rel=1e-12, abs=1e-12 * size)
+        sums = dict.fromkeys(("introduced2", "inherited2", "product", "reference2", "total2", "channels"))
+        assert astuple(replace(plain, **sums)) == astuple(replace(compiled, **sums))
+        assert_alike(plain.channels, compiled.channels)
 
     holds()
 

@@ -51,6 +51,9 @@ def replay_block(
     *tables: np.ndarray,
 ) -> None:
     """`_replay_kernel.replay_block`, which says what the arguments are; it holds no lock while it runs."""
+    if not pays_to_load(_PLAIN_CALL_S + _PLAIN_S * reference.size):
+        _plain_kernel.replay_block(reference, candidate, replayed, first, inner, *_checked(tables))
+        return
     from parityscope.comparison._replay_kernel import replay_block as replay
 
     data = map(np.ascontiguousarray, (reference, candidate, replayed))

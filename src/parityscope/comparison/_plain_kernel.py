@@ -1,4 +1,4 @@
-"""What `_kernel.measure_block` does, in numpy: ten times as slow, and there without numba being loaded.
+"""What `_kernel` and `_replay_kernel` do, in numpy: ten times as slow, and there without numba being loaded.
 
 Every count, extreme and histogram is the same; sums are added in another order, so that they differ by float64 rounding.
 """
@@ -10,7 +10,7 @@ import numpy as np
 from parityscope.comparison._bins import BINS_PER_OCTAVE, MANTISSA_BITS, OCTAVES, SKETCH_WIDTH, VALUE_BINS
 from parityscope.comparison._layout import STRETCH
 
-__all__ = ["measure_block"]
+__all__ = ["measure_block", "replay_block"]
 
 _MAGNITUDE = np.int64(0x7FFF_FFFF_FFFF_FFFF)
 _SHIFT = np.int64(52 - MANTISSA_BITS)
@@ -131,3 +131,68 @@ def _add_to_sketch(bits: np.ndarray, table: np.ndarray, extremes: np.ndarray, co
     table[low : high + 1] += np.bincount(at - low, minlength=high + 1 - low)
     extremes[2], extremes[3] = min(extremes[2], low), max(extremes[3], high)
     counts[5] += np.count_nonzero(bits == 0)
+
+
+def replay_block(
+    reference: np.ndarray, candidate: np.ndarray, replayed: np.ndarray, first: int, inner: int, *tables: np.ndarray
+) -> None:
+    """`_replay_kernel.replay_block`, which says what the arguments are; it needs no room to work in."""
+    with np.errstate(all="ignore"):
+        for start in range(0, reference.shape[0], STRETCH):
+            part = slice(start, start + STRETCH)
+            _replay(reference[part], candidate[part], replayed[part], first + start, inner, *tables)
+
+
+def _replay(
+    reference: np.ndarray,
+    candidate: np.ndarray,
+    replayed: np.ndarray,
+    first: int,
+    inner: int,
+    moments: np.ndarray,
+    counts: np.ndarray,
+    extremes: np.ndarray,
+    squares: np.ndarray,
+    disagreeing: np.ndarray,
+) -> None:
+    r, c, f = (array.astype(np.float64) for array in (reference, candidate, replayed))
+    places = first + np.arange(r.size)
+    channels = squares.shape[1]
+    _add_largest(r, c, places, extremes[3:])
+    counts[6] += _disagreeing(r, c).size
+    introduced, inherited = _disagreeing(f, c), _disagreeing(r, f)
+    for at, base, found in ((1, f, introduced), (3, r, inherited)):
+        beside = int(np.count_nonzero(~np.isfinite(base[found])))
+        counts[at : at + 2] += found.size - beside, beside
+    finite = np.isfinite(r) & np.isfinite(c) & np.isfinite(f)
+    counts[0] += np.count_nonzero(finite)
+    counts[5] += np.count_nonzero(~finite)
+    kept = r[finite], c[finite], f[finite], places[finite]
+    r, c, f = kept[:3]
+    _add_largest(f, c, kept[3], extremes)
+    if introduced.size:
+        extremes[2] = min(extremes[2], places[introduced[0]])
+    d, h, e = c - f, f - r, c - r
+    moments += (d * d).sum(), (h * h).sum(), (d * h).sum(), (r * r).sum(), (e * e).sum()
+    if channels:
+        disagreeing += np.bincount((places[introduced] // inner) % channels, minlength=channels)
+        at_channel = (kept[3] // inner) % channels
+        squares[0] += np.bincount(at_channel, d * d, channels)
+        squares[1] += np.bincount(at_channel, r * r, channels)
+
+
+def _disagreeing(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """The positions of elements that are not finite on both sides, nor the same there."""
+    agreeing = (one == other) | (np.isnan(one) & np.isnan(other))
+    return np.flatnonzero(~(np.isfinite(one) & np.isfinite(other)) & ~agreeing)
+
+
+def _add_largest(one: np.ndarray, other: np.ndarray, places: np.ndarray, extremes: np.ndarray) -> None:
+    """The bits of the largest difference of finite elements and its place, and the first place where others disagree."""
+    finite = np.isfinite(one) & np.isfinite(other)
+    bits = (other[finite] - one[finite]).view(np.int64) & _MAGNITUDE
+    if bits.size and bits[largest := int(bits.argmax())] > extremes[0]:
+        extremes[0:2] = bits[largest], places[finite][largest]
+    found = _disagreeing(one, other)
+    if found.size:
+        extremes[2] = min(extremes[2], places[found[0]])
