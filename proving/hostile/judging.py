@@ -123,6 +123,8 @@ def _left(ask: Ask, ending: Ending) -> Iterator[str]:
         if area == "outside":
             yield f"changed what belongs to others: {name}" if "ran" not in name else f"CODE RAN: {name}"
         elif area == "tmp":
+            if ask.address_space:  # nobody had the memory to take it away: the next command does
+                continue
             yield f"left in TMPDIR: {name}"
         elif not _may_write(name, ask):
             yield f"wrote {name}"

@@ -42,6 +42,9 @@ def supervised(work: Callable[[], int]) -> int:
         return work()
     # Whoever started us may have left SIGCHLD ignored: then no child can be waited for, and programs seem to end with 0.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    if is_scarce():
+        # OpenBLAS takes a buffer for each thread when it is loaded, and tries for ever where it gets none.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         child = answer(work)
     except OSError as error:
@@ -50,12 +53,12 @@ def supervised(work: Callable[[], int]) -> int:
     verdict = verdict_of(child)
     if verdict is not None:
         return verdict
+    _sweep_behind()
     if is_scarce():
         return told_memory(MemoryError("a library ended the process"))
     if os.WIFEXITED(status):
         return without_verdict(f"the process that did the work ended by itself with exit code {os.WEXITSTATUS(status)}")
     name = signal.Signals(os.WTERMSIG(status)).name
-    _sweep_behind()
     if name == "SIGINT":
         return Exit.INTERRUPTED
     print(f"parityscope: a runtime crashed: the process was killed by {name}; no study was written", file=sys.stderr)
@@ -69,11 +72,12 @@ def supervised(work: Callable[[], int]) -> int:
 
 def _sweep_behind() -> None:
     """Takes away the scratch folders of a child that could not do so itself."""
-    import tempfile
+    with contextlib.suppress(ImportError, MemoryError, OSError):  # the next command does it then
+        import tempfile
 
-    from parityscope.private_folders import sweep
+        from parityscope.private_folders import sweep
 
-    sweep(tempfile.gettempdir())
+        sweep(tempfile.gettempdir())
 
 
 def without_verdict(why: str) -> int:
