@@ -12,6 +12,7 @@ from hardware import needs_bfloat16
 from parityscope.backends import backend
 from parityscope.checks import check_page, checks
 from parityscope.checks._common import explained_share
+from parityscope.checks._mixed import Distance
 from parityscope.records import ExecutedGraph, ExecutedLayer
 from parityscope.testing.check_contract import check_examples
 
@@ -111,6 +112,12 @@ def _scene(executed: ExecutedGraph):  # noqa: ANN202 - a test's own helper
         outputs=(),
         executed_graph=executed,
     )
+
+
+def test_nothing_is_explained_where_nothing_was_wrong() -> None:
+    nothing = Distance(error=0.0, limit=0.0)
+    assert not nothing.explains(nothing)
+    assert nothing.explains(Distance(error=1e-3, limit=0.0))
 
 
 def test_explained_share() -> None:

@@ -12,8 +12,9 @@ import numpy as np
 import onnx
 import pytest
 
-from command_line import in_a_process
+from command_line import exit_status, in_a_process
 from parityscope.cli import guarded
+from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -185,7 +186,7 @@ def test_whoever_ignores_the_end_of_children_gets_a_verdict(desk: Path) -> None:
         assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("mebibytes", [60, 200])
+@pytest.mark.parametrize("mebibytes", [60, 120])
 def test_a_lack_of_memory_is_said(desk: Path, mebibytes: int) -> None:
     """Whatever it is that gets none: an import, a thread, a library that ends the process."""
     limited = f"ulimit -v {mebibytes << 10}; exec {sys.executable} -m parityscope compare m.onnx --inputs x.npz --candidate ort"
@@ -193,6 +194,37 @@ def test_a_lack_of_memory_is_said(desk: Path, mebibytes: int) -> None:
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "  fix:   raise the limit (ulimit -v unlimited)" in done.stderr
+
+
+# A vision transformer: patches, a table of positions that is resized to as many, attention, a multilayer perceptron.
+_TRANSFORMER = """<ir_version: 8, opset_import: ["": 17]> g (float[1, 3, H, W] x) => (float[1, 5] y) {
+  p = Conv <kernel_shape = [4, 4], strides = [4, 4]> (x, kernel) s = Shape (p)
+  hw = Slice (s, two, four) nc = Slice (s, nought, two)
+  sizes = Concat <axis = 0> (nc, hw) t = Resize <mode = "cubic", coordinate_transformation_mode = "half_pixel"> (table, , , sizes)
+  a = Add (p, t) f = Reshape (a, flat) h = Transpose <perm = [0, 2, 1]> (f) m = ReduceMean <axes = [-1]> (h) c = Sub (h, m)
+  q2 = Mul (c, c) v = ReduceMean <axes = [-1]> (q2) e = Add (v, eps) r = Sqrt (e) n = Div (c, r)
+  q = MatMul (n, wq) k = MatMul (n, wk) u = MatMul (n, wv) kt = Transpose <perm = [0, 2, 1]> (k) l = MatMul (q, kt)
+  w = Softmax <axis = -1> (l) o = MatMul (w, u) b = Add (h, o) i = MatMul (b, w1) z = Erf (i) g1 = Mul (i, z)
+  j = MatMul (g1, w2) d = Add (b, j) pooled = ReduceMean <axes = [1], keepdims = 0> (d) y = MatMul (pooled, head) }"""
+
+
+def test_a_vision_transformer_is_compared_and_looked_into(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(desk)
+    rng = np.random.default_rng(5)
+    shapes = {"kernel": (16, 3, 4, 4), "table": (1, 16, 3, 3), "wq": (16, 16), "wk": (16, 16), "wv": (16, 16)}
+    shapes |= {"w1": (16, 32), "w2": (32, 16), "head": (16, 5)}
+    constants = {name: (rng.standard_normal(shape) / 4).astype(np.float32) for name, shape in shapes.items()}
+    constants |= {"two": np.array([2]), "four": np.array([4]), "nought": np.array([0]), "eps": np.float32(1e-5)}
+    write_network(desk / "m.onnx", _TRANSFORMER, constants | {"flat": np.array([1, 16, -1])})
+    wrong = _TRANSFORMER.replace("Softmax <axis = -1>", "Softmax <axis = 1>")
+    write_network(desk / "wrong.onnx", wrong, constants | {"flat": np.array([1, 16, -1])})
+    np.savez(desk / "x.npz", x=rng.standard_normal((1, 3, 24, 24)).astype(np.float32))
+    asked = ("m.onnx", "--inputs", "x.npz", "--quiet")
+    assert exit_status("compare", *asked, "--candidate", "ort?optimization=disabled") == 0
+    assert exit_status("predict", *asked, "--formats", "f16,bf16") in {0, 1}
+    told = ("--candidate", "ort?optimization=disabled&model=wrong.onnx", "--study", "told")
+    assert exit_status("diagnose", *asked, *told) == 1
+    assert json.loads((desk / "told" / "study.json").read_text())["suspects"][0]["site"]["op_type"] == "Softmax"
 
 
 def test_a_resize_to_computed_sizes_is_looked_into(desk: Path) -> None:

@@ -138,6 +138,17 @@ def test_channels_and_rows_have_an_error_of_their_own(tmp_path: Path, fault: Fau
     assert _judged(tmp_path, _CHAIN, _CHAINED, samples, fault, precision)[0] == 1
 
 
+@pytest.mark.parametrize("size", [1e-4, 1e-7, 1e-10])
+@pytest.mark.parametrize("precision", ["f32", "f16"])
+def test_a_small_field_is_not_excused_by_large_neighbours(tmp_path: Path, precision: str, size: float) -> None:
+    text = _DETECTOR.replace("Sigmoid(logits)", "Mul(logits, small)")
+    constants = {**_DETECTING, "large": np.array(1.0, np.float32), "small": np.array(size, np.float32)}
+    if precision == "f16":
+        constants["small"] = np.array(max(size, 1e-3), np.float32)  # what FP16 holds
+    samples = _detections(2)
+    assert _judged(tmp_path, text, constants, samples, _without_scores, precision)[0] == 1
+
+
 def test_one_wrong_integer_of_a_million(tmp_path: Path) -> None:
     samples = _RNG.normal(size=(1, 1, 1_000_000)).astype(np.float32)
     assert _judged(tmp_path, _INTEGERS.replace("1000", "1000000"), _COUNTED, samples, _one_integer, "f32")[0] == 1

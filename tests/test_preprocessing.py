@@ -393,6 +393,8 @@ def test_what_overflows_is_told_as_a_possibility() -> None:
     # An honest deployment that gives NaN for the samples as they are needs no other inputs for it.
     always = replace(question, honest=lambda x: {"y": np.full_like(saturating(dict(x))["y"], np.nan)})
     assert search(always, image_steps(image, samples)).best is None
+    # Without an honest deployment every step leaves an infinite error, which is no less than the one without a step.
+    assert search(replace(question, honest=None), image_steps(image, samples)).best is None
 
 
 def test_the_number_of_runs_is_kept_and_what_was_left_out_is_told(run: Run) -> None:

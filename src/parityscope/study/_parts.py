@@ -126,7 +126,9 @@ def _ratios(measured: Parts, expected: Parts, declared: str) -> Iterator[tuple[i
             for sums in (measured.errors, expected.errors, expected.references)
         )
         tail = 1.0 + 2.0 * math.sqrt(level / count) + 2.0 * level / count
-        usual = own + tiny * count + (share * references if axis >= 0 else 0.0)
+        # A part that has numbers and an expectation of its own is not excused by those of its neighbours, however large.
+        nothing = np.where((own > 0) & (references > 0), 0.0, tiny * count)
+        usual = own + nothing + (share * references if axis >= 0 else 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = errors / (margin_of(declared) ** 2 * _SPREAD * tail * usual)
         yield axis, np.where(errors > 0, ratio, 0.0)
