@@ -45,6 +45,7 @@ _SPREAD = 4.0  # chosen: elements of a part share their error, so that they coun
 _DRAWS = (
     6  # chosen: of 6 honest draws one is as far off as a seventh is in six of seven cases, and twice that is allowed
 )
+_LOST = 1e-2  # chosen, of a part in squares: a tenth of it
 _BEYOND_NULL = 4.0  # in squares: the margin of the grades, on top of what honest draws show
 
 
@@ -126,8 +127,9 @@ def _ratios(measured: Parts, expected: Parts, declared: str) -> Iterator[tuple[i
             for sums in (measured.errors, expected.errors, expected.references)
         )
         tail = 1.0 + 2.0 * math.sqrt(level / count) + 2.0 * level / count
-        # A part that has numbers and an expectation of its own is not excused by those of its neighbours, however large.
-        nothing = np.where((own > 0) & (references > 0), 0.0, tiny * count)
+        # What is lost of a part with numbers and an expectation of its own is not excused by its neighbours, however large.
+        lost = (own > 0) & (errors > _LOST * references) & (references > 0)
+        nothing = np.where(lost, 0.0, tiny * count)
         usual = own + nothing + (share * references if axis >= 0 else 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = errors / (margin_of(declared) ** 2 * _SPREAD * tail * usual)
