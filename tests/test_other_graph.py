@@ -22,6 +22,7 @@ from parityscope.case import load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.errors import ParityError
 from parityscope.hypotheses.from_other_graph import Compared, Sample, compare_graphs, transplant
+from parityscope.hypotheses.from_other_graph.constants import change_of
 from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
@@ -185,6 +186,73 @@ def test_a_fault_in_a_fused_and_renamed_graph_is_told_and_the_rest_is_harmless(
     assert words in told
     assert found.decision.rest
     assert found.decision.rest_share < 1e-6
+
+
+def _on_a_grid(bits: int, part: float, axis: int | None = None) -> Callable[[np.ndarray], np.ndarray]:
+    """Rounded to symmetric integers whose range ends at a part of the largest element."""
+
+    def change(array: np.ndarray) -> np.ndarray:
+        others = None if axis is None else tuple(each for each in range(array.ndim) if each != axis)
+        most = 2 ** (bits - 1) - 1
+        step = np.abs(array).max(others, keepdims=True) * part / most
+        return (np.clip(np.round(array / step), -most - 1, most) * step).astype(np.float32)
+
+    return change
+
+
+_FACTORS = np.linspace(0.5, 2, 16, dtype=np.float32).reshape(-1, 1, 1, 1)
+CHANGES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str, str]] = {
+    "square": (lambda array: array.transpose(1, 0, 2, 3), "transposed [1, 0, 2, 3]", ""),
+    "square and scaled": (lambda array: 2 * array.transpose(1, 0, 2, 3), "transposed [1, 0, 2, 3]; then times 2", ""),
+    "turned and narrowed": (
+        lambda array: np.float32(np.float16(array[:, ::-1])),
+        "reversed along axis 1; then rounded to float16",
+        "",
+    ),
+    "reversed": (lambda array: array[::-1], "reversed along its channels", ""),
+    "gates": (
+        lambda array: array.reshape(4, -1)[[1, 0, 2, 3]].reshape(array.shape),
+        "4 blocks in the order 1, 0, 2, 3",
+        "",
+    ),
+    "clipped int8": (_on_a_grid(8, 0.5), "quantized to 8 bits as a whole, the step", "grid 8 as a whole"),
+    "clipped int4 of channels": (_on_a_grid(4, 0.6, 0), "quantized to 4 bits at each index of axis 0", "grid 4"),
+    "offsets of channels": (lambda array: array + _FACTORS, "shifted along its channels by offsets from 0.5 to 2", ""),
+    "scaled and shifted channels": (
+        lambda array: array * _FACTORS + _FACTORS[::-1],
+        "scaled along its channels by factors from 0.5 to 2 and shifted by offsets from 0.5 to 2",
+        "",
+    ),
+    "pruned": (lambda array: np.where(np.abs(array) < 0.1, 0, array), "all that are below 0.1", ""),
+    "squares": (np.square, "its square", ""),
+    "scaled and trained": (
+        lambda array: array * np.random.default_rng(5).normal(1.4, 1e-3, array.shape).astype(np.float32),
+        "about times 1.4; then every element differs a little",
+        "",
+    ),
+    "trained": (
+        lambda array: array * np.random.default_rng(5).normal(1, 1e-3, array.shape).astype(np.float32),
+        "every element differs a little",
+        "retrained",
+    ),
+    "another": (lambda array: np.random.default_rng(6).normal(size=array.shape).astype(np.float32), "replaced", ""),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_the_shortest_description_of_a_constant_is_told(name: str) -> None:
+    before = (0.4 * np.random.default_rng(4).normal(size=(16, 16, 3, 3))).astype(np.float32)
+    change, words, group = CHANGES[name]
+    found = change_of(before, np.ascontiguousarray(change(before), np.float32))
+    assert words in found.words
+    assert found.group.startswith(group) if group else not found.group
+    assert not found.declared
+
+
+def test_a_constant_of_another_layer_is_told_by_its_name(reference: Path) -> None:
+    other = WEIGHTS["b1"].copy()
+    (told,) = _told(_compared(reference, _edited(reference, _constant("b2", lambda _: other), _renamed)))
+    assert "constant b2 of Conv d: that of b1 in its place" in told
 
 
 def test_three_causes_at_once_are_told_with_their_shares(reference: Path) -> None:

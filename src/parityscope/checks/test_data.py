@@ -73,7 +73,9 @@ def _constant(samples: Samples) -> Iterator[str]:
     if all(is_constant(array) or array.size < 2 for sample in samples for array in sample.values()) and any(
         array.size > 1 for array in samples[0].values()
     ):
-        values = sorted({float(array.reshape(-1)[0]) for array in samples[0].values() if array.dtype.kind in "fiu"})
+        values = sorted(
+            {float(array.reshape(-1)[0]) for array in samples[0].values() if array.size and array.dtype.kind in "fiu"}
+        )
         yield f"every input is constant ({', '.join(f'{value:g}' for value in values)})"
 
 

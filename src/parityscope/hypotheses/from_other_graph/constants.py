@@ -1,8 +1,9 @@
 """What happened to a constant, in words: (reference's array, candidate's) -> `Change`.
 
-Tried from the exact to the vague: the same elements in another layout or type, rounded to a format, on the grid that the
-candidate's file declares, changed at a few indices of one axis only, scaled, shifted, cut off, reordered (`changes` of all
-hypotheses), and last the size of what no rule says: retrained, or replaced.
+Tried from the exact to the vague, and so from the shortest description to the longest: the same elements in another layout or
+type, rounded to a format, on the grid that the candidate's file declares, changed at a few indices of one axis only, scaled,
+shifted, cut off, reordered (`changes` of all hypotheses), on a grid that is fitted, nearly scaled, nearly rearranged, and last
+the size of what no rule says: retrained, or replaced.
 """
 
 from __future__ import annotations
@@ -15,19 +16,33 @@ import ml_dtypes
 import numpy as np
 
 from parityscope.hypotheses.changes import FORMATS, changes, rounded
+from parityscope.hypotheses.from_other_graph.gridding import grid_of
+from parityscope.hypotheses.from_other_graph.rearranging import order_words, rearranged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-__all__ = ["Change", "change_of"]
+__all__ = ["VAGUE", "Change", "change_of", "same_elements"]
+
+# How words begin that say no more than a size.
+VAGUE = ("replaced", "differs", "every element")
 
 _EXACT = 1e-6  # relative to the largest element: a few FP32 roundings
+_NEARLY = 0.3  # of a difference is left by what is told as most of it (a tenth, in squares), chosen
 _RETRAINED = 0.1  # relative L2, chosen: fine-tuning moves weights by 1e-4 to 1e-2
 _REPLACED = 0.5  # correlation below which two arrays have nothing to do with each other, chosen
 _SHOWN = 4  # elements that are told one by one
 _MOST = 1 << 18  # elements up to which every change is tried
 _MOST_AXES = 6
 _MOST_ROWS = 64  # that are sought by likeness where none is equal
+_FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "square root": np.sqrt,
+    "square": np.square,
+    "reciprocal": np.reciprocal,
+    "reciprocal square root": lambda array: 1.0 / np.sqrt(array),
+    "exponential": np.exp,
+    "logarithm": np.log,
+}
 _HALF_STEP = 0.5 + 1e-3
 # Beyond the ends of a grid values are cut off there; chosen, as calibration with percentiles does.
 _OUTSIDE = 0.01
@@ -69,8 +84,59 @@ def change_of(before: np.ndarray, after: np.ndarray, grid: np.ndarray | None = N
                 return Change(words=f"rounded to {name}", group=f"rounded {name}")
     words = next((words for words in _described(mine, its, exact) if words), "")
     if words:
-        return Change(words=words)
-    return _by_size(mine, its)
+        return Change(words=words, group=words if words.startswith("quantized") else "")
+    return _gridded(mine, its) or _nearly(mine, its, before.dtype) or _by_size(mine, its)
+
+
+def _gridded(before: np.ndarray, after: np.ndarray) -> Change | None:
+    """On a grid that no file declares."""
+    grid = grid_of(before, after)
+    if grid is None:
+        return None
+    low, high = grid.steps
+    step = f"steps from {low:.3g} to {high:.3g}" if high > low * (1 + _EXACT) else f"the step {low:.4g}"
+    cut = f", {grid.cut:.1%} of the elements cut off at its ends" if grid.cut else ""
+    return Change(
+        words=f"quantized to {grid.bits} bits {grid.words}, {step}{cut}", group=f"grid {grid.bits} {grid.words}"
+    )
+
+
+def _nearly(before: np.ndarray, after: np.ndarray, kind: np.dtype) -> Change | None:
+    """Scaled, shifted or rearranged, and besides changed in another way, which is told too."""
+    if not (np.isfinite(before).all() and np.isfinite(after).all()) or before.size <= _SHOWN:
+        return None
+    moved = float(np.linalg.norm(after - before))
+    for words, fitted in _fits(before, after):
+        left = float(np.linalg.norm(after - fitted))
+        if left <= _NEARLY * moved and left <= _RETRAINED * float(np.linalg.norm(after)):
+            rest = change_of(fitted.astype(kind), after.astype(kind)).words
+            return Change(words=f"about {words}; then {rest}")
+    found = rearranged(before, after)
+    if found is None:
+        return None
+    words, array = found
+    same = _equal(array, after, _EXACT)
+    return Change(words=words if same else f"{words}; then {change_of(array.astype(kind), after.astype(kind)).words}")
+
+
+def _fits(before: np.ndarray, after: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """The factor, and the factor and offset, that come nearest."""
+    power = float(np.vdot(before, before))
+    factor = float(np.vdot(before, after)) / power if power else 0.0
+    if factor:
+        yield f"times {factor:.4g}", before * factor
+    offset = float((after - before).mean())
+    yield f"plus {offset:.4g}", before + offset
+    variance = float(before.var())
+    if variance:
+        slope = float(((before - before.mean()) * (after - after.mean())).mean() / variance)
+        level = float(after.mean() - slope * before.mean())
+        yield f"times {slope:.4g} plus {level:.4g}", before * slope + level
+
+
+def same_elements(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two constants are the same but for rounding."""
+    return one.shape == other.shape and one.dtype == other.dtype and _equal(one, other, _EXACT)
 
 
 def _by_size(before: np.ndarray, after: np.ndarray) -> Change:
@@ -106,6 +172,10 @@ def _of_integers(before: np.ndarray, after: np.ndarray) -> Change:
     told = _listed(before, after)
     if told:
         return Change(words=told.removeprefix(": "))
+    if before.dtype == after.dtype and before.dtype.kind in "iub" and before.size <= _MOST:
+        for words, change in changes(before):
+            if np.array_equal(change(before), after):
+                return Change(words=words)
     same = before.dtype == after.dtype
     count = int((before != after).sum()) if same else before.size
     return Change(
@@ -184,6 +254,10 @@ def _everywhere(before: np.ndarray, after: np.ndarray, exact: float) -> str:
     low, high = float(after.min()), float(after.max())
     if (low > before.min() or high < before.max()) and _equal(np.clip(before, low, high), after, exact):
         return f"cut off at {low:.4g} and {high:.4g}"
+    for name, function in _FUNCTIONS.items():
+        with np.errstate(all="ignore"):
+            if _equal(function(before), after, exact):
+                return f"its {name}"
     zeroed = after == 0
     if zeroed.any() and _equal(np.where(zeroed, 0.0, before), after, exact):
         return ""  # told by its indices first
@@ -218,6 +292,10 @@ def _at_indices(before: np.ndarray, after: np.ndarray, off: np.ndarray, exact: f
             if np.array_equal(np.roll(np.arange(touched.size), step), order):
                 back = step > touched.size // 2
                 return f"rolled by {step - touched.size if back else step} along {_axis(before, axis)}"
+        found = np.arange(before.shape[axis])
+        found[touched] = touched[order]
+        if order_words(found):
+            return f"{order_words(found)} along {_axis(before, axis)}"
         return f"{where} in another order"
     if best[0] == 1.0:
         return ""
@@ -229,12 +307,16 @@ def _at_indices(before: np.ndarray, after: np.ndarray, off: np.ndarray, exact: f
 def _zeroed(before: np.ndarray, after: np.ndarray, exact: float) -> str:
     zeroed = (after == 0) & (before != 0)
     if zeroed.any() and _equal(np.where(zeroed, 0.0, before), after, exact):
-        return f"{int(zeroed.sum())} of {before.size} elements zero" if not zeroed.all() else "zero"
+        if zeroed.all():
+            return "zero"
+        least, largest = float(np.abs(before[~zeroed]).min(initial=np.inf)), float(np.abs(before[zeroed]).max())
+        small = f", all that are below {least:.3g} in size" if largest < least else ""
+        return f"{int(zeroed.sum())} of {before.size} elements zero{small}"
     return ""
 
 
 def _along_axes(before: np.ndarray, after: np.ndarray, exact: float) -> str:
-    """Another factor at every index of an axis."""
+    """Another factor, offset, or both at every index of an axis."""
     for axis in range(before.ndim if before.ndim > 1 else 0):
         others = tuple(other for other in range(before.ndim) if other != axis)
         power = np.square(before).sum(others, keepdims=True)
@@ -242,6 +324,20 @@ def _along_axes(before: np.ndarray, after: np.ndarray, exact: float) -> str:
             factors = np.where(power > 0, (before * after).sum(others, keepdims=True) / power, 1.0)
         if _equal(before * factors, after, exact):
             return f"scaled along {_axis(before, axis)} by factors from {factors.min():.4g} to {factors.max():.4g}"
+        level = (after - before).mean(others, keepdims=True)
+        if _equal(before + level, after, exact):
+            return f"shifted along {_axis(before, axis)} by offsets from {level.min():.4g} to {level.max():.4g}"
+        middle, its_middle = (array.mean(others, keepdims=True) for array in (before, after))
+        spread = np.square(before - middle).sum(others, keepdims=True)
+        with np.errstate(all="ignore"):
+            slope = ((before - middle) * (after - its_middle)).sum(others, keepdims=True) / spread
+        if before.size > 4 * slope.size and np.isfinite(slope).all():
+            level = its_middle - slope * middle
+            if _equal(before * slope + level, after, exact):
+                return (
+                    f"scaled along {_axis(before, axis)} by factors from {slope.min():.4g} to {slope.max():.4g} "
+                    f"and shifted by offsets from {level.min():.4g} to {level.max():.4g}"
+                )
     return _zeroed(before, after, exact)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
 from parityscope.hypotheses.from_other_graph.aligning import apart
-from parityscope.hypotheses.from_other_graph.constants import Change, change_of
+from parityscope.hypotheses.from_other_graph.constants import VAGUE, Change, change_of
 from parityscope.hypotheses.from_other_graph.differing import REWRITTEN
 from parityscope.hypotheses.from_other_graph.folding import folded
 from parityscope.hypotheses.from_other_graph.mixing import computed, steps_of
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["named"]
 
 _LEFT = 0.03  # of the stretch's error may be left by what is told as all of it, chosen: 99.9 % of it in squares
-_VAGUE = ("replaced", "differs", "every element")
 _FOLDED = 1e-5  # relative L2 of products that were rounded once or twice
 
 
@@ -73,6 +72,6 @@ def _folded_words(alignment: Alignment, stretch: Stretch) -> str:
     for what, alone, together in zip(("constant", "the bias of"), plain, whole, strict=True):
         if apart(*together) > _FOLDED:
             change = change_of(*alone)
-            vague = change.words.startswith(_VAGUE)
+            vague = change.words.startswith(VAGUE)
             found.append((what, change_of(*together) if vague else change))
     return "; ".join(f"{what} {mine.name}, with what is folded into it: {change.words}" for what, change in found)

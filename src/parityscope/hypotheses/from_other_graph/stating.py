@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from parityscope.hypotheses.from_other_graph.constants import change_of
+from parityscope.hypotheses.from_other_graph.constants import VAGUE, Change, change_of, same_elements
 from parityscope.hypotheses.from_other_graph.difference import Difference
 from parityscope.hypotheses.from_other_graph.reading import family, quantizes
 from parityscope.hypotheses.schemas import default_of, schema_of, spoken
@@ -64,11 +64,20 @@ def _constants(alignment: Alignment, step: Step, maker: Step, common: Any) -> It
         if before.dtype == after.dtype and np.array_equal(before, after, equal_nan=before.dtype.kind == "f"):
             continue
         change = change_of(before, after, alignment.candidate.grids.get(its))
+        sibling = _sibling(alignment.reference, mine, after) if change.words.startswith(VAGUE) else ""
+        if sibling:
+            change = Change(words=f"that of {sibling} in its place")
         role = _role(alignment.reference, maker, place)
         said = f" ({role})" if len(role) > _LETTERS and role not in mine else ""
         words = f"constant {mine}{said} of {maker.op_type} {name_of(maker)}: {change.words}"
         group = change.group or f"constant {mine}"
         yield Difference(kind="constant", words=words, group=group, place=place, declared=change.declared, **common)
+
+
+def _sibling(graph: Graph, name: str, array: np.ndarray) -> str:
+    """The other constant of the graph that has these elements; "" where none has."""
+    others = (one for one, held in graph.constants.items() if one != name and same_elements(held, array))
+    return next(others, "")
 
 
 def _inputs(

@@ -1,0 +1,92 @@
+"""The same elements at other places of an array of the same shape, nearly: transposed, reversed, slices in another order.
+
+Exact rearrangements have words of their own (`constants`). These are for what was changed in another way besides, so that the two
+can be told one after the other: transposed, then scaled.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["order_words", "rearranged"]
+
+_ALIKE = 0.99  # correlation with the rearranged, chosen: what is left is told apart
+_FEW = 16  # elements: fewer are alike by accident
+_LOOKED_AT = 1 << 16  # elements, spread, by which two arrays are held against each other
+_MOST_AXES, _MOST_ROWS = 5, 1024
+_BLOCKS = (2, 3, 4, 6, 8)
+
+
+def rearranged(before: np.ndarray, after: np.ndarray) -> tuple[str, np.ndarray] | None:
+    """Words, and `before` so rearranged that it is most like `after`; None where nothing makes it nearly the same."""
+    if before.size < _FEW or before.shape != after.shape or abs(_correlation(before, after)) >= _ALIKE:
+        return None
+    best: tuple[float, str, np.ndarray] | None = None
+    for words, array in _candidates(before, after):
+        alike = _correlation(array, after)
+        if abs(alike) >= _ALIKE and (best is None or abs(alike) > abs(best[0]) + 1e-6):
+            best = alike, words, array
+    return None if best is None else best[1:]
+
+
+def order_words(order: np.ndarray) -> str:
+    """Words for an order of all indices of an axis that has a pattern: reversed, or blocks exchanged; "" for others."""
+    count = order.size
+    if count > 2 and np.array_equal(order, np.arange(count)[::-1]):
+        return "reversed"
+    for blocks in _BLOCKS:
+        if count % blocks == 0 and count > blocks:
+            rows = order.reshape(blocks, -1)
+            starts = rows[:, 0] // rows.shape[1]
+            if np.array_equal(rows, starts[:, None] * rows.shape[1] + np.arange(rows.shape[1])):
+                return f"{blocks} blocks in the order {', '.join(map(str, starts.tolist()))}"
+    return ""
+
+
+def _candidates(before: np.ndarray, after: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    for order in itertools.permutations(range(before.ndim)) if 1 < before.ndim <= _MOST_AXES else ():
+        if list(order) == sorted(order):
+            continue
+        moved = before.transpose(order)
+        if moved.shape == before.shape:
+            yield f"transposed {list(order)}", moved
+        else:
+            yield f"transposed {list(order)} and read in the old shape", moved.reshape(before.shape)
+    for axes in {(axis,) for axis in range(before.ndim)} | {tuple(range(before.ndim))[-2:]}:
+        yield (
+            f"reversed along {'axis' if len(axes) == 1 else 'the axes'} {', '.join(map(str, axes))}",
+            np.flip(before, axes),
+        )
+    for axis in range(before.ndim):
+        if 2 < before.shape[axis] <= _MOST_ROWS and before.size // before.shape[axis] >= _FEW:
+            order = _assigned(before, after, axis)
+            said = order_words(order)
+            yield f"along axis {axis} {said or 'in another order'}", np.take(before, order, axis)
+
+
+def _assigned(before: np.ndarray, after: np.ndarray, axis: int) -> np.ndarray:
+    """Which slice of `before` each slice of `after` is most like."""
+    mine, its = (_rows(array, axis) for array in (before, after))
+    _, order = linear_sum_assignment(-np.abs(its @ mine.T))
+    return np.asarray(order)
+
+
+def _rows(array: np.ndarray, axis: int) -> np.ndarray:
+    rows = np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
+    sizes = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.where(sizes > 0, sizes, 1.0))
+
+
+def _correlation(one: np.ndarray, other: np.ndarray) -> float:
+    step = max(1, one.size // _LOOKED_AT)
+    flat = [array.reshape(-1)[::step] for array in (one, other)]
+    mine, its = (array - array.mean() for array in flat)
+    size = float(np.linalg.norm(mine) * np.linalg.norm(its))
+    return float(mine @ its) / size if size > 0 else 0.0
