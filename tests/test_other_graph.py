@@ -26,7 +26,7 @@ from parityscope.hypotheses.from_other_graph.constants import change_of
 from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     Edit = Callable[[onnx.ModelProto], None]
@@ -60,6 +60,12 @@ def _weights() -> dict[str, np.ndarray]:
 
 
 WEIGHTS = _weights()
+VECTORS = """<ir_version: 8, opset_import: ["" : 17]> g (float[4,6] x) => (float[4,8] y) {
+  a = MatMul(x, w1)
+  r = Tanh(a)
+  m = MatMul(r, w2)
+  y = Sub(m, r)
+}"""
 
 
 @pytest.fixture
@@ -144,9 +150,9 @@ def _optimized(path: Path, level: str) -> Path:
     return path.with_name("optimized.onnx")
 
 
-def _compared(reference: Path, candidate: Path) -> Compared:
+def _compared(reference: Path, candidate: Path, inputs: Sequence[dict[str, np.ndarray]] = X) -> Compared:
     runs = [open_path(path, outputs=["y"], optimization="disabled") for path in (reference, candidate)]
-    samples = [Sample(inputs=x, reference=dict(runs[0](x)), candidate=dict(runs[1](x))) for x in X]
+    samples = [Sample(inputs=x, reference=dict(runs[0](x)), candidate=dict(runs[1](x))) for x in inputs]
     return compare_graphs(load_model(reference), load_model(candidate), samples)
 
 
@@ -323,6 +329,36 @@ def test_types_that_the_file_declares_are_no_fault_and_one_beside_them_is(refere
     assert "channel 5 and 6 exchanged" in blamed[0].differences[0].words
 
 
+@pytest.mark.parametrize("form", ["qdq", "qoperator", "dynamic"])
+def test_a_quantized_file_does_what_it_declares(form: str, tmp_path: Path) -> None:
+    from onnxruntime import quantization
+
+    rng = np.random.default_rng(72)
+    weights = {name: (rng.normal(size=(32, 32)) / 4).astype(np.float32) for name in ("w1", "w2")}
+    text = VECTORS.replace("4,6", "8,32").replace("4,8", "8,32")
+    reference, made = write_network(tmp_path / "reference.onnx", text, weights), tmp_path / "quantized.onnx"
+    samples = [{"x": rng.normal(size=(8, 32)).astype(np.float32)} for _ in range(2)]
+    if form == "dynamic":
+        quantization.quantize_dynamic(reference, made, per_channel=True, reduce_range=True)
+    else:
+
+        class Reader(quantization.CalibrationDataReader):  # type: ignore[misc] # its base class is not typed
+            """All samples, once."""
+
+            def __init__(self) -> None:
+                self.left = iter(samples)
+
+            def get_next(self) -> Any:
+                """The next sample, None behind the last."""
+                return next(self.left, None)
+
+        kind = quantization.QuantFormat.QDQ if form == "qdq" else quantization.QuantFormat.QOperator
+        quantization.quantize_static(reference, made, Reader(), quant_format=kind, reduce_range=True)
+    decision = _compared(reference, made, samples).decision
+    assert decision.explained > 0.9
+    assert [unit.group for unit, share in decision.causes if share > 0.01 and not unit.declared] == []
+
+
 def _diagnosed(
     reference: Path,
     candidate: str,
@@ -344,14 +380,6 @@ def test_the_first_finding_names_the_constant(reference: Path, capfd: pytest.Cap
     first = _diagnosed(reference, f"ort?model={candidate}", capfd)["findings"][0]
     assert (first["code"], first["role"], first["site"]["tensor"]) == ("EXP005", "cause", "d")
     assert "constant w2 of Conv d: channel 5 and 6 exchanged" in first["claim"]
-
-
-VECTORS = """<ir_version: 8, opset_import: ["" : 17]> g (float[4,6] x) => (float[4,8] y) {
-  a = MatMul(x, w1)
-  r = Tanh(a)
-  m = MatMul(r, w2)
-  y = Sub(m, r)
-}"""
 
 
 def test_an_arithmetic_behind_two_changes_of_the_file_is_a_cause_of_its_own(

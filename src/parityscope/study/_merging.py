@@ -18,6 +18,8 @@ __all__ = ["Further", "merged"]
 
 
 _UNEXPLAINED = "FUS003"  # nothing that is known explains a layer
+_SIZE = "ACC001"  # nothing but the size of the error speaks for it
+_FILE = "EXP005"  # the candidate's own graph says something else
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +47,11 @@ def merged(first: Diagnosis, found: Further) -> Diagnosis:
     refuted = [one for one in first.refuted if one.experiment.identity not in shares]
     if not steps and sequence.verdict == "within":
         # A claim by size alone has nothing left to explain; others may tell the same cause in other words.
-        refuted += [evidence for one in others if _by_size(one, shares) for evidence in _gone(one, sequence)]
-        others = [one for one in others if not _by_size(one, shares)]
+        # What the file says at many layers leaves none of them unexplained.
+        says = any(step.code == _FILE for step in sequence.steps)
+        gone = [one for one in others if _by_size(one, shares) or (says and one.code == _UNEXPLAINED)]
+        refuted += [evidence for one in gone for evidence in _gone(one, sequence)]
+        others = [one for one in others if one not in gone]
         # With the one cause put right nothing is left: another layer that seems to compute something else tells of it.
         others = [
             replace(one, role="contributing")
@@ -87,8 +92,9 @@ def merged(first: Diagnosis, found: Further) -> Diagnosis:
 
 
 def _by_size(finding: Finding, shares: Collection[str]) -> bool:
-    """Whether a cause that is no step explains no measured part of the error."""
-    return finding.role == "cause" and finding.share is None and identity_of(finding) not in shares
+    """Whether a cause that is no step explains no measured part of the error, or all of it by its size only."""
+    alone = finding.share is None or finding.code == _SIZE
+    return finding.role == "cause" and alone and identity_of(finding) not in shares
 
 
 def _told(finding: Finding, step: Step) -> Finding:

@@ -82,6 +82,8 @@ def change_of(before: np.ndarray, after: np.ndarray, grid: np.ndarray | None = N
         for name in FORMATS:
             if _equal(rounded(name)(before), after, _EXACT):
                 return Change(words=f"rounded to {name}", group=f"rounded {name}")
+    if before.size <= _SHOWN:  # as the file has them, and not as they are in another type
+        return Change(words=_listed(before.astype(np.float64), its).removeprefix(": "))
     words = next((words for words in _described(mine, its, exact) if words), "")
     if words:
         return Change(words=words, group=words if words.startswith("quantized") else "")
@@ -214,9 +216,6 @@ def _equal(one: np.ndarray, other: np.ndarray, exact: float) -> bool:
 
 def _described(before: np.ndarray, after: np.ndarray, exact: float) -> Iterator[str]:
     """Words for what is the same everywhere, or only at some indices of one axis; "" where a rule does not fit."""
-    if before.size <= _SHOWN:
-        yield _listed(before, after).removeprefix(": ")
-        return
     largest = float(np.abs(before[np.isfinite(before)]).max(initial=0.0))
     off = before != after if exact <= _EXACT else np.abs(after - before) > exact * largest
     order = _at_indices(before, after, off, exact)

@@ -147,7 +147,12 @@ def _smallest(work: _Work, units: Sequence[Unit], bound: float) -> list[Unit]:
 
 
 def _of_the_file(units: Sequence[Unit], sample: Sample, mix: Mix, bound: float) -> list[Unit]:
-    """The smallest set found that gives what all units give, whatever the candidate gave; none where that is no network."""
+    """The smallest set found that gives what all units give, whatever the candidate gave; none where that is no network.
+
+    What the file declares itself is not looked for: formats are judged by what they cost, not here.
+    """
+    if all(unit.declared for unit in units):
+        return []
     try:
         said = mix(frozenset(one for unit in units for one in unit.differences), 0)
     except ParityError:
