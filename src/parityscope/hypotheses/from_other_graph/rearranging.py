@@ -51,14 +51,14 @@ def order_words(order: np.ndarray) -> str:
 
 
 def _candidates(before: np.ndarray, after: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    for order in itertools.permutations(range(before.ndim)) if 1 < before.ndim <= _MOST_AXES else ():
-        if list(order) == sorted(order):
+    for axes in itertools.permutations(range(before.ndim)) if 1 < before.ndim <= _MOST_AXES else ():
+        if list(axes) == sorted(axes):
             continue
-        moved = before.transpose(order)
+        moved = before.transpose(axes)
         if moved.shape == before.shape:
-            yield f"transposed {list(order)}", moved
+            yield f"transposed {list(axes)}", moved
         else:
-            yield f"transposed {list(order)} and read in the old shape", moved.reshape(before.shape)
+            yield f"transposed {list(axes)} and read in the old shape", moved.reshape(before.shape)
     for axes in {(axis,) for axis in range(before.ndim)} | {tuple(range(before.ndim))[-2:]}:
         yield (
             f"reversed along {'axis' if len(axes) == 1 else 'the axes'} {', '.join(map(str, axes))}",
