@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "changed_input_edits",
+    "constant_edits",
     "fitted_attribute_edits",
     "fitted_input_edits",
     "input_edits",
@@ -45,6 +47,10 @@ __all__ = [
     "row_edits",
 ]
 
+# Words of `changes` that are asked of constants before all others.
+_FIRST = re.compile(
+    r"transposed|reversed|rolled by -?1 |rounded|quantized to int[48] as|2 blocks|block \d of 2 |times (?:0|-1)$|last of"
+)
 _SMALL = 8  # elements: a constant of so few is an attribute in all but name
 _MOST_ALIKE = 16  # tensors of one shape that an input may have been taken from
 _FITTINGS, _MANY_FITTINGS = 3, 10  # Gauss-Newton steps; what is linear needs one
@@ -70,6 +76,26 @@ def input_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterator[
         yield Edit(words=words, bits=5, at=place, before=_exchange(one, other), reads=order)
         yield Edit(words=f"{labels[other]} taken for input {one} as well", bits=6, at=place, before=_copy(other, one))
         yield Edit(words=f"{labels[one]} taken for input {other} as well", bits=6, at=place, before=_copy(one, other))
+
+
+def constant_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterator[Edit]:
+    """Constants in another layout, order or format, or a neighbour's: the few changes that exports make most easily."""
+    constants = stretch.context.constants
+    for index, array in _values(stretch, node).items():
+        if node.input[index] not in constants or array.dtype.kind != "f" or array.size < 2:
+            continue
+        label = _label(stretch, node, index)
+        chosen = [(words, change) for words, change in changes(array) if _FIRST.match(words)]
+        for one, other in itertools.combinations(range(array.ndim), 2):
+            if array.shape[one] == array.shape[other] > 1:
+                turned: Change = lambda a, x=one, y=other: np.ascontiguousarray(a.swapaxes(x, y))  # noqa: E731
+                chosen.insert(0, (f"transposed (axes {one} and {other})", turned))
+        for words, change in chosen:
+            yield _of(place, f"{label} {words}", 6 + math.log2(len(chosen)), index, change)
+        alike = [name for name in constants if name != node.input[index] and _is_alike(constants[name], array)]
+        for name in alike[:_MOST_ALIKE]:
+            words = f"constant {name!r} in place of {label}"
+            yield _of(place, words, 6 + math.log2(len(alike)), index, constants[name])
 
 
 def changed_input_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterator[Edit]:

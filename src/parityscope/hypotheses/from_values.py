@@ -228,7 +228,15 @@ def _bounds(x: np.ndarray, y: np.ndarray) -> Iterator[Edit]:
             numbers={"lower": low},
             behind=(("Max", (low,)),),
         )
-    if (x > high).any() and (x < low).any():
+    if low == high:
+        yield Edit(
+            words=f"the result is {low:.6g} everywhere",
+            bits=5 + low_bits,
+            whole=lambda one, sample: np.full_like(one.replayed[sample], low),
+            numbers={"value": low},
+            behind=(("Clip", (low, low)),),
+        )
+    elif (x > high).any() and (x < low).any():
         yield Edit(
             words=f"the result cut off at {low:.6g} and {high:.6g}",
             bits=5 + low_bits + high_bits,

@@ -20,6 +20,7 @@ from parityscope.hypotheses.edits import Edit
 from parityscope.hypotheses.from_attributes import attribute_edits
 from parityscope.hypotheses.from_inputs import (
     changed_input_edits,
+    constant_edits,
     fitted_attribute_edits,
     fitted_input_edits,
     input_edits,
@@ -151,6 +152,7 @@ _LEAST_BITS = {
     "attributes": _SHORTEST,
     "fitted attributes": _SURE_BITS,
     "fitted inputs": _SURE_BITS,
+    "constants": _SURE_BITS,
     # One fitted number that explains everything on what it was not fitted to leaves nothing for a list of thousands.
     "near constants": _ONE_NUMBER_BITS,
     "changed inputs": _ONE_NUMBER_BITS,
@@ -171,6 +173,7 @@ def generated_kinds(stretch: Stretch, nodes: list[tuple[int, onnx.NodeProto]]) -
         "attributes": attribute_edits,
         "fitted attributes": fitted_attribute_edits,
         "fitted inputs": fitted_input_edits,
+        "constants": constant_edits,
         "near constants": near_constant_edits,
         "changed inputs": changed_input_edits,
         "joint": joint_edits,

@@ -222,9 +222,10 @@ def _cut_below(at: float) -> Edit:
 
 def _cut_at_both(lower: float, upper: float) -> Edit:
     (low, low_bits), (high, high_bits) = nice(min(lower, upper)), nice(max(lower, upper))
+    said = f"cut off at {low:.6g} and {high:.6g}" if low < high else f"{low:.6g} everywhere"
     return Edit(
-        words=f"the result cut off at {low:.6g} and {high:.6g}",
-        bits=5 + low_bits + high_bits,
+        words=f"the result {said}",
+        bits=5 + low_bits + (high_bits if low < high else 0.0),
         whole=_of_result(lambda array: np.clip(array, low, high)),
         behind=(("Max", (low,)), ("Min", (high,))),
         numbers={"lower": low, "upper": high},

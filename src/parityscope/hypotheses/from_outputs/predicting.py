@@ -148,7 +148,7 @@ class Predictor:
             sketch = np.sum([one.sketch for one, _ in members if one.sketch is not None], axis=0)
             score, amount = (float(one[0]) for one in self.judged(sketch[None]))
             first, edit = members[0]
-            words = f"at each of {len(members)} {op_type}: {' '.join(rule.split())}"
+            words = f"at each of {len(members)} {op_type}: {' '.join(rule.replace('( taken)', '').split())}"
             found.append(
                 Guess(
                     site=first.site,

@@ -29,7 +29,7 @@ __all__ = ["EARLY", "LATE", "Site", "sites_of"]
 
 # Kinds of `searching` by when they are asked: few and short ones everywhere, thousands where something comes near. What fits
 # numbers to a tensor that was seen has `families` in its place.
-EARLY = ("neighbours", "inputs", "attributes", "values")
+EARLY = ("neighbours", "inputs", "attributes", "values", "constants")
 LATE = ("operators", "near constants", "changed inputs", "joint", "inside")
 _OF_RESULT = "values"
 UNCHANGED = Edit(words="", bits=0)
