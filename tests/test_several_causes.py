@@ -130,7 +130,7 @@ def test_a_clean_deployment_has_no_sequence(name: str, tmp_path: Path, capfd: py
 def test_the_report_shows_the_sequence_and_what_was_explained_away(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert _diagnosed("BGR and a lost bound", tmp_path, "--format", "text") == 1
+    assert _diagnosed("BGR and a lost bound", tmp_path, "--format", "text", "--all") == 1
     text = capfd.readouterr().out
     assert "One after the other" in text
     document = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))

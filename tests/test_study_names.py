@@ -85,5 +85,5 @@ def test_two_commands_in_one_second(
         with pytest.raises(SystemExit) as ended:
             main(["compare", "m.onnx", "--candidate", "ort", "--inputs", "x.npz"])
         assert ended.value.code == 0
-        assert f"{name}/report.html" in capsys.readouterr().err
+        assert f"{name}/report.html" in capsys.readouterr().out
         assert (tmp_path / name / "study.json").is_file()

@@ -32,6 +32,7 @@ def finish(
     quiet: bool,
     facts: Mapping[str, Any] | None = None,
     ladder: bool = False,
+    whole: bool = False,
     numbered: bool = False,
 ) -> int:
     """Examines into a scratch folder, writes study.json and report.html there, and makes it the study.
@@ -59,8 +60,8 @@ def finish(
     except KeyboardInterrupt as interrupt:
         # A bare interrupt becomes an exit code inside typer, and what it says would be lost.
         raise typer.Abort from interrupt
-    show(document, wanted.name, ladder=ladder)
-    if not quiet:
+    show(document, wanted.name, folder / "report.html", ladder=ladder, whole=whole)
+    if not quiet and (whole or ladder or wanted.name != "text"):
         print(f"{document['verdict']}; the report is {folder / 'report.html'}", file=sys.stderr)
     return exit_code(document)
 
@@ -80,19 +81,27 @@ def write_study(folder: Path, document: dict[str, Any], as_html: Callable[[Mappi
         raise AssertionError(f"the study that was written is not of its own form: {problem}")
 
 
-def show(document: dict[str, Any], format_name: str, *, ladder: bool = False) -> None:
-    """Prints a document in one of the report formats; colours on a terminal, unless NO_COLOR is set."""
+def show(
+    document: dict[str, Any], format_name: str, report: Path, *, ladder: bool = False, whole: bool = False
+) -> None:
+    """Prints a document in one of the report formats; colours on a terminal, unless NO_COLOR is set.
+
+    Text is the first screen, which names `report` for the rest, or with `whole` or `ladder` everything.
+    """
     from parityscope.report import as_text, renderer
 
-    if format_name == "text":
-        width, color = terminal()
-        text = as_text.render(document, width=width, color=color, ladder=ladder) + "\n"
-        if color:
-            print_drawn(text)
-        else:
-            print(text, end="")
-    else:
+    if format_name != "text":
         print(renderer(format_name).render(document))
+        return
+    width, color = terminal()
+    if whole or ladder:
+        text = as_text.render(document, width=width, color=color, ladder=ladder) + "\n"
+    else:
+        text = as_text.render_first_screen(document, where=str(report), width=width, color=color)
+    if color:
+        print_drawn(text)
+    else:
+        print(text, end="")
 
 
 def exit_code(document: dict[str, Any]) -> int:

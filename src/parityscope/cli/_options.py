@@ -40,6 +40,7 @@ BudgetOption = Annotated[list[str] | None, typer.Option(help="METRIC=VALUE or OU
 PolicyOption = Annotated[Path | None, typer.Option(help="What counts as within: a .toml file (docs/policy.md).")]
 MapOption = Annotated[list[str] | None, typer.Option("--map", help="reference_name=candidate_name; repeatable.")]
 MemoryOption = Annotated[str, typer.Option(help="Memory for tensors, e.g. 512MiB.")]
+AllOption = Annotated[bool, typer.Option("--all", help="Print everything that was found, not the answer alone.")]
 LadderOption = Annotated[bool, typer.Option("--ladder", help="Show which tensors exceed which tolerance.")]
 PeerOption = Annotated[
     str, typer.Option(help="Another target of the candidate's precision to hold it against (default: its simulation).")

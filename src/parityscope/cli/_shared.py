@@ -49,6 +49,7 @@ class Shared:
     keep_tensors: o.KeepOption = False
     redact: o.RedactOption = False
     quiet: o.QuietOption = False
+    whole: o.AllOption = False
 
 
 def spread(command: Callable[..., int]) -> Callable[..., int]:
@@ -137,6 +138,7 @@ def examined(shared: Shared, settings: Settings, *, ladder: bool = False) -> int
             redact=shared.redact,
             quiet=shared.quiet,
             ladder=ladder,
+            whole=shared.whole,
             numbered=shared.study is None,
             # Only what was recorded or noted of intermediate tensors is worth going on from.
             facts=run_facts(asked.case, asked.reference, asked.candidate) if settings.layers else None,

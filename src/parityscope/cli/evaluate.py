@@ -40,6 +40,7 @@ def command(
     seed: o.SeedOption = 0,
     study: o.StudyOption = None,
     format_name: o.FormatOption = "text",
+    whole: o.AllOption = False,
     declared: o.DeclaredOption = "",
     budget: o.BudgetOption = None,
     policy: o.PolicyOption = None,
@@ -85,6 +86,7 @@ def command(
                 keep_tensors=False,
                 redact=redact,
                 quiet=quiet,
+                whole=whole,
                 numbered=study is None,
             )
 

@@ -22,6 +22,7 @@ def command(
     *,
     format_name: o.FormatOption = "text",
     ladder: o.LadderOption = False,
+    whole: o.AllOption = False,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="A file instead of stdout.")] = None,
 ) -> int:
     """Renders a study as text, json, html or an overlay for a model viewer."""
@@ -36,7 +37,7 @@ def command(
             text = verification.render(document, format_name)
             print(text, end="") if output is None else write_whole(output, text)
         elif output is None:
-            show(document, renderer(format_name).name, ladder=ladder)
+            show(document, renderer(format_name).name, study / "report.html", ladder=ladder, whole=whole)
         else:
             write_whole(output, renderer(format_name).render(document))
     return Exit.WITHIN

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report._advice import lines_of
-from parityscope.report.words import clean, number, ratio, size
+from parityscope.report.words import clean, number, percent, ratio, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ def _advising(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     proved = any(
         finding.get("role") == "cause" and each >= _PROVED for finding, each in zip(findings, sure, strict=True)
     )
-    return [finding for finding, each in zip(findings, sure, strict=True) if not proved or each >= _WEAK]
+    return [finding for finding, each in zip(findings, sure, strict=True) if not proved or each > _WEAK]
 
 
 def _once(same: list[dict[str, Any]]) -> dict[str, Any]:
@@ -88,6 +88,7 @@ def _repair(
         shown["trial"] = {
             "before": size(trial.get("before")),
             "after": size(trial.get("after")),
+            "change": f"{_error(trial.get('before'))} -> {_error(trial.get('after'))}",
             "ratio": ratio(trial.get("before"), trial.get("after")),
             "verdict": trial.get("verdict", "incomplete"),
             "note": clean(trial.get("note", "")),
@@ -95,6 +96,11 @@ def _repair(
         rank = math.inf if after is None or math.isnan(after) else after
         shown["order"] = (0 if trial.get("verdict") == "within" else 2, rank)
     return shown
+
+
+def _error(value: object) -> str:
+    x = number(value)
+    return "NaN or infinite" if x is not None and not math.isfinite(x) else percent(value)
 
 
 def _data_words(asked: Mapping[str, Any]) -> Iterator[str]:

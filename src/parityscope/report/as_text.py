@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report import Renderer
-from parityscope.report._console import VERDICT_STYLES, command_line, heading, more, say, table, written
+from parityscope.report._console import INDENT, VERDICT_STYLES, command_line, heading, more, say, table, written
 from parityscope.report.view import view
 from parityscope.report.words import short
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["RENDERER", "render"]
+__all__ = ["RENDERER", "render", "render_first_screen"]
 
 _OUTCOMES = {"supports": "green", "refutes": "red", "inconclusive": "yellow"}
 _MOST_SUSPECTS = 5
@@ -30,6 +30,39 @@ _MOST_LINES = 16  # of code that a repair shows here; more is for the page. Chos
 def render(document: Mapping[str, Any], *, width: int = 100, color: bool = False, ladder: bool = False) -> str:
     """`document` as text of at most `width` columns, with ANSI colours if `color`, and the tolerance ladder if asked."""
     return written(partial(_draw, ladder=ladder), view(document), width=width, color=color)
+
+
+def render_first_screen(document: Mapping[str, Any], *, where: str = "", width: int = 100, color: bool = False) -> str:
+    """The answer alone, in at most some fifteen lines; `where` is the report that holds the rest."""
+    return written(partial(_first_screen, where=where), view(document), width=width, color=color)
+
+
+def _first_screen(console: Console, model: Mapping[str, Any], *, where: str) -> None:
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    found, style = model["first_screen"], VERDICT_STYLES[model["verdict"]["key"]]
+    console.print(Text.assemble((f"{found['symbol']} {found['title']}", style), (f"  ({found['basis']})", "dim")))
+    width = max((len(row["label"]) for row in found["rows"]), default=0) + len(INDENT) // 2
+    inner = (len(INDENT) + width + 2) // len(INDENT)
+    for row in found["rows"]:
+        grid = Table.grid(padding=(0, 2, 0, 0))
+        grid.add_column(width=width, no_wrap=True)
+        grid.add_column(overflow="fold")
+        told = Text(row["text"])
+        if row["note"]:
+            told = Text.assemble(
+                told, "\n" if not row["command"] else "", (row["note"] if not row["command"] else "", "dim")
+            )
+        grid.add_row(Text(row["label"], style="bold"), told)
+        console.print(Padding(grid, (0, 0, 0, len(INDENT))))
+        if row["command"]:
+            command_line(console, row["command"], indent=inner)
+            if row["note"]:
+                say(console, row["note"], "dim", indent=inner)
+    details = f"Details: {where}  (--all for everything here)" if where else "--all shows everything here"
+    console.print(f"{INDENT}{found['rest']}{'  ' if found['rest'] else ''}{details}", style="dim", soft_wrap=True)
 
 
 def _draw(console: Console, model: Mapping[str, Any], *, ladder: bool) -> None:

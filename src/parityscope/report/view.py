@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from parityscope.report._conditioning import conditioning
 from parityscope.report._figures import figures
 from parityscope.report._findings import experiments, findings, sequence
+from parityscope.report._first_screen import first_screen
 from parityscope.report._key_figures import key_figures
 from parityscope.report._ladder import ladder
 from parityscope.report._nvidia import deploys_with_tensorrt, nvidia
@@ -44,7 +45,7 @@ def view(document: Mapping[str, Any]) -> dict[str, Any]:
     rows = tensors(document)
     skips = skipped(document)
     offered = repairs(document)
-    return {
+    parts: dict[str, Any] = {
         "title": f"{_model(document)}: {_verdict(document)['label'].lower()}",
         "verdict": _verdict(document),
         "headline": clean(document.get("headline") or _verdict(document)["meaning"]),
@@ -70,6 +71,7 @@ def view(document: Mapping[str, Any]) -> dict[str, Any]:
         "running": running(document),
         "skipped": skips,
     }
+    return {**parts, "first_screen": first_screen(document, parts)}
 
 
 def _model(document: Mapping[str, Any]) -> str:
@@ -120,7 +122,7 @@ def _no_cause(document: Mapping[str, Any]) -> str:
     if document.get("verdict") == "beyond" and answers:
         return clean(str(answers[0]))
     if document.get("verdict") == "beyond":
-        return "No experiment supported a cause. The error is real; its place and what was refuted are shown below."
+        return "No experiment supported a cause. The error is real; its place and what was ruled out are shown."
     return "No cause was established. What could not be judged, and why, is listed under “What was not examined”."
 
 

@@ -1,0 +1,336 @@
+"""The first screen: is it usable, why not, where does that begin, what to do, and how sure is all this.
+
+In: the study's document and parts of its view. Out: a title, labelled answers in the order of the questions, and what else
+there is, as plain data that the terminal and the page lay out alike. Nothing is averaged over NaN: what is not finite is
+counted. No effect is told that was not measured.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+from parityscope.report._tensors import GRADES
+from parityscope.report.words import clean, count, figure, number, percent, short, size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ["first_screen"]
+
+_Row = dict[str, str]
+_PROVED = 0.9  # chosen, as where advice is given: from here on a cause is called proved
+# Characters of an answer, of a further cause, and of what has one line; chosen: three lines, two and one of a terminal.
+_LONGEST, _SHORTER, _LINE = 250, 150, 84
+_NAME = 48  # characters of a name
+_SMALL = 0.1  # of what a layer inherits: it only passes that on; chosen
+# Times what is expected: from the first on it is told as a multiple, and the second is far enough for everybody; chosen.
+_MORE, _MOST_TIMES = 2, 1000
+_MOST_NOTES = 2
+_MOST_ADVICE = 2
+_REAL = "DAT004"  # says that the error belongs to the test data
+_SAME = "Both sides are the same target and model."
+# Where causes of these families are, which have no layer.
+_PLACES: Mapping[str, str] = {
+    "DAT": "in the data, before the network",
+    "PRE": "in the preprocessing, before the network",
+    "BND": "at the network's inputs and outputs",
+    "ENV": "in the settings of the runtime, not in one layer",
+    "ACC": "in every layer alike",
+    "RUN": "in the run itself, not in one layer",
+    "SHP": "between the rows of a batch",
+    "SEQ": "from call to call",
+}
+_RUNTIMES: Mapping[str, str] = {
+    "ort": "ONNX Runtime",
+    "openvino": "OpenVINO",
+    "trt": "TensorRT",
+    "torch": "PyTorch",
+    "triton": "Triton",
+    "sim": "a simulation",
+    "saved": "a recording",
+    "command": "a program",
+}
+
+
+def first_screen(document: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:
+    """What the first screen says of `document`; `model` are the parts of its view that are made already.
+
+    `title` is the verdict in a sentence, `basis` what it rests on, `rows` the answers (`label`, `text`, `command`, `note`),
+    `rest` how much was ruled out and not examined.
+    """
+    return {
+        "symbol": model["verdict"]["symbol"],
+        "title": f"{_subject(document)}: {_usable(document)}",
+        "basis": _basis(document),
+        "rows": list(_rows(document, model)),
+        "rest": _rest(document, model),
+    }
+
+
+def _rows(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[_Row]:
+    beyond = document.get("verdict") == "beyond"
+    causes = [one for one in document.get("findings", ()) if one.get("role") == "cause"]
+    if beyond:
+        yield _why(causes, model)
+        yield from (_further(one) for one in causes[1:3] if _is_proved(one) or not _is_proved(causes[0]))
+        yield from _where(document, causes)
+        yield from _fix(model["repairs"])
+        yield from _sure(causes)
+    yield from _notes(document, model)
+    yield from _not_judged(document, model["skipped"])
+
+
+def _row(label: str, text: str, *, command: str = "", note: str = "") -> _Row:
+    return {"label": label, "text": text, "command": command, "note": note}
+
+
+def _subject(document: Mapping[str, Any]) -> str:
+    """The model, what it was meant to be computed in, and by whom: "ocr-det in FP16 (OpenVINO)"."""
+    candidate = document.get("candidate", {})
+    declared = str((document.get("policy") or {}).get("declared") or candidate.get("declared") or "")
+    runtime = str(candidate.get("backend") or "")
+    by = _RUNTIMES.get(runtime, clean(runtime))
+    named = short((document.get("model") or {}).get("name") or "model", _NAME)
+    return f"{named}{f' in {GRADES.get(declared, clean(declared))}' if declared else ''}{f' ({by})' if by else ''}"
+
+
+def _basis(document: Mapping[str, Any]) -> str:
+    inputs = document.get("inputs") or {}
+    samples = int(number(inputs.get("samples")) or 0)
+    kind = "generated sample" if inputs.get("generated") else "sample"
+    origin = clean(inputs.get("origin") or "")
+    given = f" of {origin if len(origin) <= _NAME else f'…{origin[1 - _NAME :]}'}" if origin else ""
+    return f"{count(samples)} {kind}{'' if samples == 1 else 's'}{given}"
+
+
+def _usable(document: Mapping[str, Any]) -> str:
+    """What somebody who uses the outputs sees: NaN before anything else, then decisions, then how far numbers are off."""
+    outputs = list(document.get("outputs", ()))
+    if fair := _fair(document):
+        return fair
+    if lost := _not_finite(outputs):
+        return lost
+    worst = max(outputs, key=_badness, default=None)
+    if worst is None:
+        return "nothing was compared"
+    verdict = document.get("verdict")
+    told = f"{_changed_decisions(outputs)}{_differs(worst, document)}"
+    if verdict == "beyond":
+        bad = [one for one in outputs if one.get("verdict") == "beyond"]
+        more = f"; {len(bad) - 1} more of {len(outputs)} outputs are beyond too" if len(bad) > 1 else ""
+        return told + more
+    if verdict == "within":
+        return f"as close as it should be; {told}"
+    return f"not everything could be judged; {told}"
+
+
+def _fair(document: Mapping[str, Any]) -> str:
+    """Where real data is within and the given data is not, that comes before anything else; else ""."""
+    for one in document.get("findings", ()):
+        real = number((one.get("details") or {}).get("real")) if one.get("code") == _REAL else None
+        if real is not None:
+            return f"right on the real samples, where it differs by {percent(real)}; the given data is not like them"
+    return ""
+
+
+def _not_finite(outputs: Sequence[Mapping[str, Any]]) -> str:
+    """How much of the outputs is NaN or infinite in the candidate alone; "" if nothing is."""
+    lost = [(one, *_lost(one)) for one in outputs]
+    hurt = [(one, bad, whole) for one, bad, whole in lost if bad]
+    if not hurt:
+        return ""
+    if len(outputs) == len(hurt) and all(bad == whole for _, bad, whole in hurt):
+        every = f"all {len(outputs)} outputs are" if len(outputs) > 1 else f"the output '{_name(outputs[0])}' is"
+        return f"{every} NaN or infinite"
+    one, bad, whole = max(hurt, key=lambda each: each[1] / max(each[2], 1))
+    part = f"{percent(bad / whole)} of " if whole else f"{count(bad)} numbers of "
+    more = f", and {len(hurt) - 1} more of {len(outputs)} outputs hold some" if len(hurt) > 1 else ""
+    return f"{part}output '{_name(one)}' is NaN or infinite ({count(bad)} of {count(whole)} numbers){more}"
+
+
+def _lost(output: Mapping[str, Any]) -> tuple[int, int]:
+    """Elements that are finite in the reference alone, and all."""
+    found = output.get("nonfinite") or {}
+    statistics = output.get("statistics") or {}
+    return int(number(found.get("candidate")) or 0), int(number(statistics.get("count")) or 0)
+
+
+def _changed_decisions(outputs: Sequence[Mapping[str, Any]]) -> str:
+    for one in outputs:
+        agreed = number(((one.get("measurements") or {}).get("top1_agreement") or {}).get("value"))
+        rows = _scored_rows(one.get("statistics") or {})
+        if agreed is not None and rows and (changed := round((1 - agreed) * rows)):
+            return f"top-1 of '{_name(one)}' changed in {count(changed)} of {count(rows)} rows; "
+    return ""
+
+
+def _scored_rows(statistics: Mapping[str, Any]) -> int:
+    found = next((one for one in statistics.values() if isinstance(one, dict) and {"rows", "top1"} <= set(one)), {})
+    return int(number(found.get("rows")) or 0)
+
+
+def _differs(output: Mapping[str, Any], document: Mapping[str, Any]) -> str:
+    """The error of an output beside what its arithmetic explains."""
+    declared = str((document.get("policy") or {}).get("declared") or "")
+    expected = number((output.get("expected") or {}).get(declared))
+    measured = number(output.get("rel_l2"))
+    name = _name(output)
+    if measured is None:
+        return f"'{name}' was not compared"
+    if not math.isfinite(measured):
+        return f"'{name}' differs, by no share that can be told: by up to {size(output.get('max_abs'))}"
+    if not measured:
+        return f"'{name}' is the same"
+    told = f"'{name}' differs by {percent(measured, exact=True)}"
+    if not expected:
+        return told
+    grade = GRADES.get(declared, clean(declared))
+    if measured > _MORE * expected:
+        times = measured / expected
+        often = figure(times) if times < _MOST_TIMES else f"over {count(_MOST_TIMES)}"
+        return f"{told}, {often} times what {grade} explains"
+    return f"{told}; {grade} explains {percent(expected, exact=True)}"
+
+
+def _badness(output: Mapping[str, Any]) -> tuple[bool, float]:
+    error = number(output.get("rel_l2"))
+    rank = -1.0 if error is None else math.inf if math.isnan(error) else error
+    return output.get("verdict") == "beyond", rank
+
+
+def _why(causes: Sequence[Mapping[str, Any]], model: Mapping[str, Any]) -> _Row:
+    if not causes:
+        return _row("Why", _cut(clean(model["no_cause"])))
+    first = causes[0]
+    return _row("Why", f"{_cut(_claim(first))} [{clean(first.get('code', ''))}, {_sureness(first)}]")
+
+
+def _further(finding: Mapping[str, Any]) -> _Row:
+    return _row("and", f"{_cut(_claim(finding), _SHORTER)} [{clean(finding.get('code', ''))}, {_sureness(finding)}]")
+
+
+def _claim(finding: Mapping[str, Any]) -> str:
+    """The claim's first sentence; what a title adds is for the rest of the report."""
+    claim = clean(finding.get("claim") or finding.get("title") or "")
+    return re.split(r"(?<=[a-z0-9)'\"])\. (?=[A-Z])", claim, maxsplit=1)[0].removesuffix(".")
+
+
+def _cut(text: str, longest: int = _LONGEST) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1].rsplit(' ', 1)[0]} …"
+
+
+def _is_proved(finding: Mapping[str, Any]) -> bool:
+    return (number(finding.get("confidence")) or 0.0) >= _PROVED
+
+
+def _sureness(finding: Mapping[str, Any]) -> str:
+    return "proved" if _is_proved(finding) else f"likely: {percent(number(finding.get('confidence')) or 0.0)}"
+
+
+def _where(document: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> Iterator[_Row]:
+    """The layer of the first cause, else of the first suspect, and what only hands its error on."""
+    first = causes[0] if causes else {}
+    site = first.get("site")
+    family = str(first.get("code", ""))[:3]
+    if family in _PLACES:
+        named = clean((site or {}).get("tensor") or "")
+        yield _row("Where", f"{_PLACES[family]}{f': {short(named, _NAME)}' if named else ''}")
+        return
+    ranked = document.get("suspects", ())
+    site = site or (ranked[0].get("site") if ranked else None)
+    if not site:
+        return
+    node, tensor = clean(site.get("node") or ""), clean(site.get("tensor") or "")
+    index = number(site.get("index"))
+    nodes = number((document.get("model") or {}).get("nodes"))
+    place = f"node {count(index + 1)} of {count(nodes)}, " if index is not None and nodes and 0 <= index < nodes else ""
+    kind = f" ({clean(site.get('op_type'))})" if site.get("op_type") else ""
+    behind = _handed_on(document.get("tensors", ()), index)
+    passing = f"; {count(behind)} behind it only hand the error on" if behind else ""
+    yield _row("Where", f"{place}{short(node or tensor, _NAME)}{kind}{passing}")
+
+
+def _handed_on(tensors: Sequence[Mapping[str, Any]], index: float | None) -> int:
+    """How many tensors behind a place are wrong by what they inherit."""
+    if index is None:
+        return 0
+    behind = [one for one in tensors if (number(one.get("index")) or 0) > index and one.get("grade") == "beyond"]
+    return sum(
+        (number(one.get("introduced")) or 0.0) <= _SMALL * (number(one.get("inherited")) or 0.0)
+        for one in behind
+        if one.get("inherited") is not None and one.get("introduced") is not None
+    )
+
+
+def _fix(offered: Sequence[Mapping[str, Any]]) -> Iterator[_Row]:
+    """The best repair that was tried, or the first that is offered; then, in a line each, two more."""
+    for place, repair in enumerate(offered[:_MOST_ADVICE]):
+        trial, cause = repair["trial"], repair["cause"]
+        note = ""
+        if trial:
+            note = f"tried: {trial['change']}, {_tried(trial['verdict'])}"
+        elif cause:
+            told = f"goes from {cause['before']} to {cause['after']}"
+            note = f"not tried itself; a copy of the reference with this fault put right {told}"
+        command = str(repair["command"]).splitlines()[0] if repair["command"] and not place else ""
+        text = _cut(repair["text"], _LINE if place else _SHORTER)
+        yield _row("or" if place else "Fix", text, command=command, note="" if place else note)
+
+
+def _tried(verdict: str) -> str:
+    return {"within": "within", "beyond": "still beyond"}.get(verdict, "not judged")
+
+
+def _sure(causes: Sequence[Mapping[str, Any]]) -> Iterator[_Row]:
+    if not causes:
+        return
+    first = causes[0]
+    share = number(first.get("share"))
+    sure = percent(number(first.get("confidence")) or 0.0)
+    explains = "" if share is None else f", and it explains {percent(share)} of the output error"
+    because = clean(first.get("confidence_from") or "")
+    told = [f"{sure}{explains}", f"{sure}: {because}{explains}"]
+    yield _row("Sure", told[bool(because) and len(told[1]) <= _LINE])
+
+
+def _notes(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[_Row]:
+    """What weakens the answer: answers that vary, data that is no data, what contributes."""
+    notes = [_SAME] if str(document.get("headline", "")).startswith(_SAME) else []
+    notes += [model["varies"]] if model["varies"] else []
+    notes += [
+        f"{clean(one.get('title', ''))} [{clean(one.get('code', ''))}]"
+        for one in document.get("findings", ())
+        if one.get("role") == "contributing"
+        or (one.get("role") == "information" and str(one.get("code", "")).startswith("DAT"))
+    ]
+    most = 1 if document.get("verdict") == "beyond" else _MOST_NOTES
+    yield from (_row("Note", _cut(one, _SHORTER)) for one in notes[:most])
+
+
+def _not_judged(document: Mapping[str, Any], skipped: Sequence[Mapping[str, Any]]) -> Iterator[_Row]:
+    """Outputs without a verdict, and what was asked for and not done, with the fix."""
+    outputs = [one for one in document.get("outputs", ()) if one.get("verdict") == "incomplete"]
+    for one in outputs[:_MOST_NOTES]:
+        yield _row("Missing", _cut(f"output '{_name(one)}': {clean(one.get('reason', ''))}", _SHORTER))
+    for skip in [one for one in skipped if one["asked"]][:_MOST_NOTES]:
+        note = f"fix: {skip['fix']}" if skip["fix"] else ""
+        yield _row("Missing", _cut(f"{skip['what']}: {skip['reason']}", _SHORTER), note=note)
+
+
+def _rest(document: Mapping[str, Any], model: Mapping[str, Any]) -> str:
+    claims = {
+        str((one.get("experiment") or {}).get("claim", ""))
+        for one in document.get("refuted", ())
+        if one.get("outcome") == "refutes"
+    }
+    refuted = len(claims)
+    told = [f"{count(refuted)} other {'cause was' if refuted == 1 else 'causes were'} ruled out"] if refuted else []
+    if missed := sum(len(one["names"]) or 1 for one in model["skipped"]):
+        told.append(f"{count(missed)} {'thing was' if missed == 1 else 'things were'} not examined")
+    return f"{', '.join(told)}." if told else ""
+
+
+def _name(output: Mapping[str, Any]) -> str:
+    return short(output.get("name", ""), _NAME)

@@ -1,0 +1,122 @@
+"""The first screen: what is wrong in a user's words, why, where, what to do, how sure, in fifteen lines."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import pytest
+
+from command_line import exit_status
+from golden import documents
+from parityscope.report.as_text import render_first_screen
+from parityscope.report.view import view
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LINES = 15
+NETWORK = """<ir_version: 8, opset_import: ["" : 17]>
+network (float[4, 10] x) => (float[4, 10] y) <float big = {1e6}> { h = Mul(x, big)  s = Exp(x)  y = Add(h, s) }"""
+
+
+def rows(document: dict[str, Any]) -> dict[str, str]:
+    """The first answer of each label."""
+    found = view(document)["first_screen"]["rows"]
+    return {row["label"]: row["text"] for row in reversed(found)}
+
+
+def test_the_five_questions_are_answered_in_their_order_and_few_lines() -> None:
+    text = render_first_screen(documents.detector(16), where="study/report.html")
+    lines = text.splitlines()
+    assert len(lines) <= LINES
+    assert lines[0].startswith("✕ ch_PP-OCRv4_det_infer in FP16 (OpenVINO): 'sigmoid_0.tmp_0' differs by 74.0 %")
+    labels = [line.split()[0] for line in lines if line[:2] == "  " and line[2] not in {" ", "1"}]
+    assert labels == ["Why", "Where", "Fix", "or", "Sure"]
+    assert "[RNG001, proved]" in text
+    assert "tried: 74.0 % -> 0.460 %, within" in text
+    assert "study/report.html  (--all" in lines[-1]
+
+
+def test_a_command_is_never_wrapped() -> None:
+    document = documents.detector(16)
+    command = f"parityscope repair {'very-long-name-' * 12}.onnx --low f16"
+    document["findings"][0]["repairs"][0]["command"] = command
+    assert any(line.strip() == command for line in render_first_screen(document, width=80).splitlines())
+
+
+@pytest.mark.parametrize(
+    ("lost", "said"),
+    [
+        ([100, 100], "all 2 outputs are NaN or infinite"),
+        ([100, 0], "100 % of output 'a' is NaN or infinite (100 of 100 numbers)"),
+        ([1, 3], "3.00 % of output 'b' is NaN or infinite (3 of 100 numbers), and 1 more of 2 outputs hold some"),
+    ],
+)
+def test_what_is_not_finite_is_counted_before_anything_else(lost: list[int], said: str) -> None:
+    document = copy.deepcopy(documents.detector(16))
+    (kept, *_) = document["outputs"]
+    document["outputs"] = [
+        {
+            **kept,
+            "name": name,
+            "rel_l2": "Infinity",
+            "nonfinite": {"reference": 0, "candidate": bad, "agreeing": 0},
+            "statistics": {"count": 100},
+        }
+        for name, bad in zip("ab", lost, strict=True)
+    ]
+    text = render_first_screen(document)
+    assert said in " ".join(text.split())
+    assert "∞" not in text
+    assert "inf" not in text.replace("infinite", "").replace("det_infer", "")
+
+
+def test_decisions_come_before_distances(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(onnx.parser.parse_model(NETWORK.replace("1e6", "0.01")), "m.onnx")
+    onnx.save(onnx.parser.parse_model(NETWORK.replace("1e6", "0.01").replace("Exp(x)", "Neg(x)")), "other.onnx")
+    np.savez("x.npz", x=np.random.default_rng(1).standard_normal((4, 10)).astype(np.float32))
+    assert exit_status("diagnose", "m.onnx", "--inputs", "x.npz", "--candidate", "other.onnx", "--quiet") == 1
+    text = capsys.readouterr().out
+    assert "top-1 of 'y' changed in 4 of 4 rows; 'y' differs by" in " ".join(text.split())
+    assert "Neg" in text
+    assert len(text.splitlines()) <= LINES
+
+
+def test_a_weak_cause_beside_a_proved_one_stays_behind(capsys: pytest.CaptureFixture[str]) -> None:
+    document = copy.deepcopy(documents.detector(16))
+    (first, *_) = document["findings"]
+    weak = {**first, "code": "ACC001", "confidence": 0.4, "repairs": [{"repair": "declare", "text": "declare tf32"}]}
+    document["findings"] = [first, weak]
+    assert "ACC001" not in render_first_screen(document)
+    assert "declare tf32" not in render_first_screen(document)
+    document["findings"] = [weak]
+    assert "[ACC001, likely: 40.0 %]" in render_first_screen(document)
+
+
+def test_success_is_shown_as_success() -> None:
+    text = render_first_screen(documents.within())
+    assert text.startswith("✓ ")
+    assert "as close as it should be" in text
+    assert not {"Why", "Where", "Fix"} & set(rows(documents.within()))
+
+
+def test_everything_else_stands_behind_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(onnx.parser.parse_model(NETWORK), "m.onnx")
+    np.savez("x.npz", x=np.ones((4, 10), np.float32))
+    words = ("compare", "m.onnx", "--inputs", "x.npz", "--candidate", "ort", "--study", "s")
+    assert exit_status(*words) == 0
+    short = capsys.readouterr().out
+    assert "Both sides are the same target and model." in short
+    assert exit_status("report", "s", "--all") == 0
+    assert "Outputs (relative L2 error)" in capsys.readouterr().out
+    assert exit_status("report", "s") == 0
+    assert capsys.readouterr().out == short
