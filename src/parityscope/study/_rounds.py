@@ -123,13 +123,20 @@ def _onward(
     attempts = [near for near in tested.nearest if claim_of(near.finding) not in told]
     attempts = attempts if state.search.only is not None else attempts[:_ATTEMPTS]
     nearest = None if _settled(tested) else _nearest(state, copy, attempts, energy, told, number)
-    if nearest is not None and nearest.verdict == "within":
+    if nearest is not None and nearest.verdict == "within" and len(nearest.steps) == 1:
         return nearest
     for findings, correction in (*doubtful, *granted):
         path = _through(state, copy, findings, correction, energy, told, number, proof=_PROVED)
         if path is not None:
-            return path
+            return _simpler(nearest, path)
     return nearest or here
+
+
+def _simpler(nearest: _Path | None, proved: _Path) -> _Path:
+    """Of two ways to explain all, the one of fewer steps; inputs before layers where both have as many."""
+    if nearest is None or nearest.verdict != "within":
+        return proved
+    return proved if proved.verdict == "within" and len(proved.steps) < len(nearest.steps) else nearest
 
 
 def _entrance(copy: Copy) -> set[str]:
