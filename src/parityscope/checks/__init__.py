@@ -184,7 +184,7 @@ class Correction:
     being those of the sample before (None: there was none). `model` edits a copy of the reference's graph and leaves
     names of tensors as they are. `outputs(reference, candidate)` gives the candidate's outputs put right, as far as they
     can be. `declared` is an arithmetic that the candidate is granted. `rough`: what is left may be the correction's own,
-    so that nothing more can be said of it.
+    so that nothing more can be said of it. `parts` counts the changes that it makes.
     """
 
     words: str
@@ -193,6 +193,7 @@ class Correction:
     outputs: Right | None = None
     declared: str = ""
     rough: bool = False
+    parts: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

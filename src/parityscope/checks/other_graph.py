@@ -82,7 +82,7 @@ def _correction(compared: Compared) -> Correction | None:
         return None
     words = "; ".join(_words(unit) for unit in units[:_TOLD])
     edit = transplant(compared.alignment, compared.stretches, [one for unit in units for one in unit.differences])
-    return Correction(words=f"has what the candidate's file has: {words}", model=edit)
+    return Correction(words=f"has what the candidate's file has: {words}", model=edit, parts=len(units))
 
 
 def _experiment(claim: str) -> Experiment:

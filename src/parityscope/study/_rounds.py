@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from parityscope.case.graph import computing, node_name
-from parityscope.diagnosis import SPENT, Tested, claim_of, identity_of
+from parityscope.diagnosis import SPENT, Tested, identity_of
 from parityscope.errors import ParityError
 from parityscope.expectation import margin_of
 from parityscope.study._again import Search, examined_again, look
@@ -51,7 +51,10 @@ _BY_SIZE = "what is left has the size of this arithmetic's rounding"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Path:
-    """Steps, and where they lead: the copy's energy, verdict and (None: not looked at) what was found in it."""
+    """Steps, and where they lead: the copy's energy, verdict and (None: not looked at) what was found in it.
+
+    `parts` counts the changes that all corrections together make.
+    """
 
     steps: tuple[Step, ...]
     findings: tuple[Finding, ...]
@@ -59,6 +62,7 @@ class _Path:
     verdict: Verdict
     rounds: tuple[Tested, ...]
     ended: str
+    parts: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -120,10 +124,10 @@ def _onward(
             path = _through(state, copy, findings, correction, energy, told, number, proof=_PROVED)
             if path is not None:
                 return path
-    attempts = [near for near in tested.nearest if claim_of(near.finding) not in told]
+    attempts = [near for near in tested.nearest if _told_as(near.finding, near.correction) not in told]
     attempts = attempts if state.search.only is not None else attempts[:_ATTEMPTS]
     nearest = None if _settled(tested) else _nearest(state, copy, attempts, energy, told, number)
-    if nearest is not None and nearest.verdict == "within" and len(nearest.steps) == 1:
+    if nearest is not None and nearest.verdict == "within" and nearest.parts == 1:
         return nearest
     for findings, correction in (*doubtful, *granted):
         path = _through(state, copy, findings, correction, energy, told, number, proof=_PROVED)
@@ -133,10 +137,10 @@ def _onward(
 
 
 def _simpler(nearest: _Path | None, proved: _Path) -> _Path:
-    """Of two ways to explain all, the one of fewer steps; inputs before layers where both have as many."""
+    """Of two ways to explain all, the one that changes less; inputs before layers where both change as much."""
     if nearest is None or nearest.verdict != "within":
         return proved
-    return proved if proved.verdict == "within" and len(proved.steps) < len(nearest.steps) else nearest
+    return proved if proved.verdict == "within" and proved.parts < nearest.parts else nearest
 
 
 def _entrance(copy: Copy) -> set[str]:
@@ -215,10 +219,15 @@ def _proved(tested: Tested, told: Collection[tuple[str, str]]) -> list[tuple[tup
     found: dict[int, tuple[tuple[Finding, ...], Correction]] = {}
     for finding in tested.diagnosis.findings:
         correction = tested.corrections.get(identity_of(finding))
-        if finding.role != "information" and correction is not None and claim_of(finding) not in told:
+        if finding.role != "information" and correction is not None and _told_as(finding, correction) not in told:
             before = found[id(correction)][0] if id(correction) in found else ()
             found[id(correction)] = (*before, finding), correction
     return sorted(found.values(), key=lambda one: bool(one[1].declared))
+
+
+def _told_as(finding: Finding, correction: Correction) -> tuple[str, str]:
+    """What a step that was made already is known by: a claim tells numbers, which change from round to round."""
+    return finding.code, correction.words
 
 
 def _settled(tested: Tested) -> bool:
@@ -267,6 +276,7 @@ def _through(
         verdict=known.verdict,
         rounds=(),
         ended="what is left is within",
+        parts=correction.parts,
     )
     if known.verdict != "beyond":
         return path
@@ -281,7 +291,7 @@ def _through(
         tested = examined_again(state.known, changed, known, state.search, number + 1)
     except ParityError as error:
         return replace(path, ended=f"the copy cannot be diagnosed: {error.problem}")
-    rest = _onward(state, changed, tested, after, told | {claim_of(one) for one in findings}, number + 1)
+    rest = _onward(state, changed, tested, after, told | {_told_as(one, correction) for one in findings}, number + 1)
     return _Path(
         steps=(*steps, *rest.steps),
         findings=(*findings, *rest.findings),
@@ -289,6 +299,7 @@ def _through(
         verdict=rest.verdict,
         rounds=(tested, *rest.rounds),
         ended=rest.ended,
+        parts=correction.parts + rest.parts,
     )
 
 
