@@ -18,6 +18,7 @@ import numpy as np
 
 from parityscope.evaluation.backward import Sweep
 from parityscope.hypotheses.from_outputs.families import Family, bounds_of, families_of, index_family
+from parityscope.hypotheses.from_outputs.reference import READ
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -131,7 +132,9 @@ class Predictor:
         """The same edit at every site of an operator at once: what they do is to first order the sum of what each does."""
         alike: dict[tuple[str, str, str], dict[str, tuple[Guess, Edit]]] = {}
         for guess in guesses:
-            if guess.sketch is None or guess.edit is None or guess.site.inner is not None:
+            # Inputs are no operator: what is done to all of them at once is for the checks of bindings to say.
+            read = guess.site.output.endswith(READ)
+            if guess.sketch is None or guess.edit is None or guess.site.inner is not None or read:
                 continue
             for edit in (guess.edit, *guess.names):
                 rule = _ABOUT_ONE.sub("", edit.words)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.errors import ParityError
+from parityscope.hypotheses.from_outputs.reference import READ
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -206,8 +207,9 @@ class Trials:
 
 
 def _are_alike(site: Site, other: Site) -> bool:
-    """Whether these are two of one operator in the network itself."""
-    return site.step is not other.step and site.step.op_type == other.step.op_type and not (site.inner or other.inner)
+    """Whether these are two of one operator in the network itself, and not what is read of two inputs."""
+    apart = site.step is not other.step and not site.output.endswith(READ)
+    return apart and site.step.op_type == other.step.op_type and not (site.inner or other.inner)
 
 
 def fitted(
