@@ -281,7 +281,7 @@ def test_answers_that_vary_are_told_before_another_cause(place: Path, capfd: pyt
     # The output is negated; what varies explains next to nothing of that.
     assert "RUN001" in [one["code"] for one in document["findings"]]
     assert "RUN001" not in _causes(document)
-    assert exit_status("report", str(place / "study")) == 0
+    assert exit_status("report", str(place / "study"), "--all") == 0
     text = capfd.readouterr().out
     # Before the section of the causes, whose titles the headline has.
     assert text.index("answers vary: two runs on one sample differ by") < text.index("\nCause")

@@ -28,7 +28,7 @@ def test_a_difference_of_close_numbers_is_named(tmp_path: Path, capsys: pytest.C
     write_network(tmp_path / "model.onnx", TEXT, {"c": np.array(0.999, np.float32)})
     np.savez(tmp_path / "x.npz", x=np.random.default_rng(1).normal(size=(1, 64)).astype(np.float32))
     words = ["diagnose", str(tmp_path / "model.onnx"), "--candidate", "sim:f16", "--inputs", str(tmp_path / "x.npz")]
-    exit_status(*words, "--study", str(tmp_path / "study"))
+    exit_status(*words, "--study", str(tmp_path / "study"), "--all")
     said = " ".join(capsys.readouterr().out.split())
     assert "(Sub) makes the error that enters it" in said
     assert "this is the network's own conditioning and no cause" in said

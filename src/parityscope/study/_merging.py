@@ -47,9 +47,9 @@ def merged(first: Diagnosis, found: Further) -> Diagnosis:
     refuted = [one for one in first.refuted if one.experiment.identity not in shares]
     if not steps and sequence.verdict == "within":
         # A claim by size alone has nothing left to explain; others may tell the same cause in other words.
-        # What the file says at many layers leaves none of them unexplained.
+        # What the file says at many layers leaves none of them unexplained, and nothing that has only its size for it.
         says = any(step.code == _FILE for step in sequence.steps)
-        gone = [one for one in others if _by_size(one, shares) or (says and one.code == _UNEXPLAINED)]
+        gone = [one for one in others if _by_size(one, shares) or (says and one.code in {_UNEXPLAINED, _SIZE})]
         refuted += [evidence for one in gone for evidence in _gone(one, sequence)]
         others = [one for one in others if one not in gone]
         # With the one cause put right nothing is left: another layer that seems to compute something else tells of it.
@@ -92,9 +92,8 @@ def merged(first: Diagnosis, found: Further) -> Diagnosis:
 
 
 def _by_size(finding: Finding, shares: Collection[str]) -> bool:
-    """Whether a cause that is no step explains no measured part of the error, or all of it by its size only."""
-    alone = finding.share is None or finding.code == _SIZE
-    return finding.role == "cause" and alone and identity_of(finding) not in shares
+    """Whether a cause that is no step explains no measured part of the error."""
+    return finding.role == "cause" and finding.share is None and identity_of(finding) not in shares
 
 
 def _told(finding: Finding, step: Step) -> Finding:

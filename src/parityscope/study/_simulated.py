@@ -35,11 +35,18 @@ _FORMATS = ("f16", "bf16")  # in which deployments give NaN where FP32 gives num
 _STANDS = 0.9  # of the elements that are NaN or Inf on either side: from there on the simulation is believed; chosen
 _ABOUT = ("RNG",)  # codes of what is found about ranges and NaN
 _SAMPLES = 4
+_BY_OUTPUTS = (
+    "FUS014"  # one change or two that give the outputs: a whole format gives them too, and is the simpler answer
+)
 
 
 def with_simulated(known: Known, diagnosis: Diagnosis, *, folder: Path, memory: int, progress: Progress) -> Diagnosis:
     """`diagnosis` with what a simulation tells of NaN and Inf, in front; as it is where it needs or gets no telling."""
-    if known.layers is not None or known.verdict != "beyond" or any(one.role == "cause" for one in diagnosis.findings):
+    if (
+        known.layers is not None
+        or known.verdict != "beyond"
+        or any(one.role == "cause" and one.code != _BY_OUTPUTS for one in diagnosis.findings)
+    ):
         return diagnosis
     if not any(pair.nonfinite_candidate for pair in known.outputs):
         return diagnosis
@@ -59,7 +66,10 @@ def with_simulated(known: Known, diagnosis: Diagnosis, *, folder: Path, memory: 
             return replace(diagnosis, skipped=(*diagnosis.skipped, skip))
         told = tuple(_told(one, name, both, either) for one in found if one.code.startswith(_ABOUT))
         if told:
-            return replace(diagnosis, findings=(*told, *diagnosis.findings))
+            rest = (replace(one, role="contributing") if one.role == "cause" else one for one in diagnosis.findings)
+            return replace(diagnosis, findings=(*told, *rest))
+    if any(one.role == "cause" for one in diagnosis.findings):
+        return diagnosis
     skip = Skip(
         what="where NaN and Inf begin",
         reason="no simulated format has them where the recording has"

@@ -235,7 +235,8 @@ class _Work:
     def _look(self, name: str) -> Any:
         if name in self.pairs:
             mine, its = self.values[self.pairs[name]], self.own[name]
-            return mine if mine.dtype == its.dtype else mine.astype(its.dtype)
+            with np.errstate(all="ignore"):  # what a narrower type cannot hold becomes infinite, as in the candidate
+                return mine if mine.dtype == its.dtype else mine.astype(its.dtype)
         return self.seen[name] if name in self.seen else self.candidate.constants.get(name)
 
     def _run(self, step: Step, inputs: list[Any], captured: list[Any]) -> list[Any]:
