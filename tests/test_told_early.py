@@ -40,7 +40,7 @@ def test_the_verdict_is_told_first_then_the_place(tmp_path: Path) -> None:
         progress=lambda what, _step, steps: lines.append((what, steps)),
     )
     told = [place for place, (_, steps) in enumerate(lines) if not steps]
-    assert [lines[place][0].partition(":")[0] for place in told] == ["beyond", "where"]
+    assert [lines[place][0].partition(":")[0] for place in told] == ["outputs", "where"]
     assert "output y: measured" in lines[told[0]][0]
     assert lines[told[1]][0].startswith("where: c introduces")
     stages = [what for what, steps in lines[: told[0]] if steps]

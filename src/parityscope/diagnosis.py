@@ -116,7 +116,7 @@ def examine_scene(
     refuted: list[Evidence] = []
     corrections: dict[str, Correction] = {}
     nearest: list[Nearest] = []
-    queue, total, explained = list(proposals), len(proposals), False
+    queue, total, explained = list(proposals), len(proposals), ""  # the check that explained all
     if scene.proved:
         queue.sort(key=lambda one: one.experiment.check != _FILE)
     while queue:
@@ -126,7 +126,7 @@ def examine_scene(
         if clock() > end:
             skipped.append(Skip(what=name, reason=SPENT, fix="raise --time", asked=True))
             continue
-        if explained and proposal.experiment.cost_s >= _COSTLY_S:
+        if explained not in {"", proposal.experiment.check} and proposal.experiment.cost_s >= _COSTLY_S:
             skipped.append(Skip(what=name, reason="another experiment explains all of the error already"))
             continue
         result = _tested(proposal, name, skipped)
@@ -141,7 +141,7 @@ def examine_scene(
         if result.correction is not None:
             corrections[proposal.experiment.identity] = result.correction
         if result.finding.role == "cause" and _explains(result.finding) >= _ALL:
-            explained = True
+            explained = proposal.experiment.check
             queue.sort(key=lambda one: one.experiment.check != proposal.experiment.check)
             if only is None and not thorough:
                 queue = _rivals(scene, result.finding, queue, skipped)
@@ -179,9 +179,12 @@ def _inside(scene: Scene, finding: Finding) -> bool:
 
 
 def _rivals(scene: Scene, finding: Finding, queue: list[Proposal], skipped: list[Skip]) -> list[Proposal]:
-    """The experiments that can still change what is said, now that a finding explains everything, and those that cost nothing."""
+    """The experiments that can still change what is said, now that a finding explains everything, and those that cost nothing.
+
+    Those of the same check tell its other parts.
+    """
     if scene.proved:
-        kept = [one for one in queue if _stage(one.experiment) == 0]
+        kept = [one for one in queue if _stage(one.experiment) == 0 or one.experiment.check == finding.code]
         proved = scene.proved
     elif finding.code == _FILE:
         kept = [one for one in queue if _stage(one.experiment) < _STAGES.index("rebuild")]

@@ -15,13 +15,15 @@ NAME = "explain"
 
 
 def command(
-    code: Annotated[str, typer.Argument(help="A code, e.g. RNG001; without one, all.", show_default=False)] = "",
+    code: Annotated[
+        str | None, typer.Argument(help="A code, e.g. RNG001; without one, all.", show_default=False)
+    ] = None,
 ) -> int:
     """Prints the documentation page of a check, of a lint rule or of what a log says, or the table of all codes."""
     from parityscope.cli._catalogue import catalogue, lines_by_family
 
     known = catalogue()
-    if not code:
+    if code is None:
         print("\n".join(lines_by_family(list(known.values()))))
         return Exit.WITHIN
     asked, code = code, code.upper()

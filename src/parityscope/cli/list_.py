@@ -18,14 +18,14 @@ NAME = "list"
 
 def command(
     kind: Annotated[
-        str,
+        str | None,
         typer.Argument(help="backends, checks, rules, metrics, repairs or formats; all, if none.", show_default=False),
-    ] = "",
+    ] = None,
 ) -> int:
     """Lists what there is of a kind of plug-in, or of every kind."""
-    if kind and kind not in CATALOGUES:
+    if kind is not None and kind not in CATALOGUES:
         raise ParityError(f"there is no catalogue {kind!r}", fix=f"use one of: {', '.join(CATALOGUES)}")
-    if kind:
+    if kind is not None:
         print("\n".join(_lines(kind)))
         return Exit.WITHIN
     for place, name in enumerate(CATALOGUES):

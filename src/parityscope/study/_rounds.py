@@ -219,10 +219,12 @@ def _proved(tested: Tested, told: Collection[tuple[str, str]]) -> list[tuple[tup
     found: dict[int, tuple[tuple[Finding, ...], Correction]] = {}
     for finding in tested.diagnosis.findings:
         correction = tested.corrections.get(identity_of(finding))
-        if finding.role != "information" and correction is not None and _told_as(finding, correction) not in told:
+        if correction is not None and _told_as(finding, correction) not in told:
             before = found[id(correction)][0] if id(correction) in found else ()
             found[id(correction)] = (*before, finding), correction
-    return sorted(found.values(), key=lambda one: bool(one[1].declared))
+    # A small part of what holds together is told with the rest; what is nothing but information is no step.
+    steps = [one for one in found.values() if any(finding.role != "information" for finding in one[0])]
+    return sorted(steps, key=lambda one: bool(one[1].declared))
 
 
 def _told_as(finding: Finding, correction: Correction) -> tuple[str, str]:

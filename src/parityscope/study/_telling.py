@@ -23,7 +23,7 @@ def tell_verdict(outputs: Sequence[Pair], verdict: Verdict, policy: Policy, prog
     """The verdict on the outputs, with the reason of the first output that has it."""
     decisive = next((pair for pair in outputs if pair.verdict == verdict), None)
     reason = f": output {decisive.site.tensor}: {reason_for(decisive, policy)}" if decisive is not None else ""
-    progress(f"{verdict}{reason}", 0, 0)
+    progress(f"outputs: {verdict}{reason}", 0, 0)
 
 
 def tell_place(layers: Layers | None, verdict: Verdict, progress: Progress) -> None:

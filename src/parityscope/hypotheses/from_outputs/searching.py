@@ -37,6 +37,7 @@ _RUNS = 400
 _GUESS_S, _DEEP_S, _TRY_S = (2.0, 8.0), (2.0, 6.0), (2.0, 10.0)
 _MOST_S = 30.0  # of the processor, for all stages together; chosen: twice what the stages may be estimated at on small networks
 _PEEL_S = (0.4, 3.0)  # of each stage behind each first fault that is put in
+_TRIED = 0.5  # of the processor time, at least, is for trying what was guessed; chosen
 _EARLY, _PEELED = 0.3, 0.7  # of the processor's time is used up when a stage ends, at the latest; chosen
 _NUMBERS = 2048  # samples are predicted together until they have so many; chosen
 _DEEP_SITES = 24  # at which longer edits are generated; chosen
@@ -120,7 +121,10 @@ def search_outputs(
     )
     found = Found(reference=reference, residual=residual, sites=sites, trials=trials, predictor=predictor)
     found.guesses += predictor.guess(sites, EARLY, _budget(reference, _GUESS_S, outputs.scale), fitted=True)
-    trials.until = started + _EARLY * (until - started)
+    # Guessing may have taken all of its time and more, where a sweep is long: then the best guesses are tried all the same.
+    whole, guessed = until - started, time.process_time()
+    until = max(until, guessed + _TRIED * whole)
+    trials.until = max(started + _EARLY * whole, guessed + _TRIED * whole / 2)
     trials.run(found.guesses)
     trials.until = until
     if not _explained(trials):
@@ -133,7 +137,7 @@ def search_outputs(
                 seconds=_budget(reference, _PEEL_S, outputs.scale),
                 sites=len(sites),
                 sure=_SURE_BITS,
-                until=started + _PEELED * (until - started),
+                until=max(started + _PEELED * whole, guessed + 0.75 * _TRIED * whole),
             )
         )
     if not _explained(trials) and found.pair is None and not trials.is_spent:
