@@ -19,6 +19,7 @@ __all__ = ["Further", "merged"]
 
 _UNEXPLAINED = "FUS003"  # nothing that is known explains a layer
 _SIZE = "ACC001"  # nothing but the size of the error speaks for it
+_VERSION = "The candidate is another version of the model"  # its title where all weights are another training's
 _FILE = "EXP005"  # the candidate's own graph says something else
 
 
@@ -47,9 +48,10 @@ def merged(first: Diagnosis, found: Further) -> Diagnosis:
     refuted = [one for one in first.refuted if one.experiment.identity not in shares]
     if not steps and sequence.verdict == "within":
         # A claim by size alone has nothing left to explain; others may tell the same cause in other words.
-        # What the file says at many layers leaves none of them unexplained, and nothing that has only its size for it.
-        says = any(step.code == _FILE for step in sequence.steps)
-        gone = [one for one in others if _by_size(one, shares) or (says and one.code in {_UNEXPLAINED, _SIZE})]
+        # What the file says at many layers leaves none of them unexplained; another version of all weights errs by any size.
+        says = {_UNEXPLAINED} if any(step.code == _FILE for step in sequence.steps) else set()
+        says |= {_SIZE} if any(step.title == _VERSION for step in sequence.steps) else set()
+        gone = [one for one in others if _by_size(one, shares) or one.code in says]
         refuted += [evidence for one in gone for evidence in _gone(one, sequence)]
         others = [one for one in others if one not in gone]
         # With the one cause put right nothing is left: another layer that seems to compute something else tells of it.
