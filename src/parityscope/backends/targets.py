@@ -8,6 +8,7 @@ from urllib.parse import quote, unquote
 
 from parityscope.arithmetic.formats import format_word
 from parityscope.errors import ParityError
+from parityscope.plugins import find
 from parityscope.records import Target
 
 if TYPE_CHECKING:
@@ -71,10 +72,11 @@ def parse_target(text: str) -> Target:
 
 def _known(name: str) -> str:
     """The backend that somebody calls `name`; `name` itself where it is one or where nobody knows it."""
-    from parityscope.backends import backends
+    from parityscope.backends import Backend, backends
 
     small = name.lower()
-    if name in _OURS:
+    # The file of that name is all that is imported; all are where somebody calls it otherwise.
+    if name in _OURS or find("parityscope.backends", "BACKEND", Backend, name) is not None:
         return name
     return next((one.name for one in backends().values() if small in {one.name, *one.called}), name)
 

@@ -1,13 +1,12 @@
 """A study to give away: what the document's schema allows, and sentences without the paths of this machine.
 
 A text of the document is left only where `study.schema.json` says how. In sentences, whatever names a file or folder of this
-machine, its host or its user is replaced: what the study itself names as a path, and every word that begins at a folder
+machine, or its host, is replaced: what the study itself names as a path, and every word that begins at a folder
 that is there.
 """
 
 from __future__ import annotations
 
-import getpass
 import os
 import platform
 import re
@@ -26,7 +25,7 @@ _SHORTEST = 3  # characters: what is shorter stands in other words as well; chos
 
 
 def redacted(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document without paths, host, user, command line, environment and what was asked; digests, names and numbers stay."""
+    """The document without paths, host, command line, environment and what was asked; digests, names and numbers stay."""
     from parityscope.study.schema import shared
 
     places = sorted(_places(document), key=len, reverse=True)
@@ -42,7 +41,7 @@ def redacted(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _places(document: Mapping[str, Any]) -> set[str]:
-    """What this study names that is of this machine, and its host and user."""
+    """What this study names that is of this machine, and its host."""
     from parityscope.backends.targets import parse_target
 
     question = document.get("question", {})
@@ -51,7 +50,6 @@ def _places(document: Mapping[str, Any]) -> set[str]:
         str(document["model"]["path"]),
         str(question.get("folder", "")),
         platform.node(),
-        _user(),
         str(Path.home()),
     ]
     named += [str(asked.get(name) or "") for name in ("model", "inputs", "images", "real", "preprocess")]
@@ -62,13 +60,6 @@ def _places(document: Mapping[str, Any]) -> set[str]:
     parents = [str(Path(one).parent) for one in named if os.sep in one]
     files = [part for one in named if Path(one).suffix for part in (Path(one).name, Path(one).stem)]
     return {form for one in (*named, *parents, *files) if len(one) > _SHORTEST for form in (one, quote(one, safe=""))}
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError, ImportError):  # nobody in the list of users
-        return ""
 
 
 def _without_paths(text: str, places: list[str]) -> str:
