@@ -61,6 +61,20 @@ def test_an_exit_that_somebody_calls_is_no_verdict(capsys: pytest.CaptureFixture
     assert "ended without a verdict" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("made", ["ImportError('initialization failed')", "OSError(5, 'a read that was broken off')"])
+def test_an_interruption_that_native_code_makes_another_error_of_stays_one(desk: Path, made: str) -> None:
+    """A signal while a C extension is imported ends as an ImportError, which is nobody's bug."""
+    text = (
+        "import os, signal, time\ndef samples():\n    try:\n        os.kill(os.getpid(), signal.SIGINT)\n"
+        f"        time.sleep(300)\n    except KeyboardInterrupt:\n        raise {made} from None\n"
+    )
+    (desk / "load.py").write_text(text, encoding="utf-8")
+    done = in_a_process("compare", "m.onnx", "--inputs", "load.py:samples", "--candidate", "ort", folder=desk)
+    assert done.returncode == 130
+    assert "interrupted" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_an_interruption_stays_one(desk: Path) -> None:
     """Ctrl-C reaches both processes: 130, and not an end without a verdict."""
     text = "import time\ndef samples():\n    print('begun', flush=True)\n    time.sleep(300)\n"

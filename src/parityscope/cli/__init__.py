@@ -66,7 +66,7 @@ def _guarded(work: Callable[[], object]) -> int:
     from parityscope.cli._supervise import without_verdict
 
     try:
-        status = work()
+        status = _done_or_interrupted(work)
         sys.stdout.flush()
     except ParityError as error:
         if lacks_memory(error):
@@ -97,6 +97,17 @@ def _guarded(work: Callable[[], object]) -> int:
     if not isinstance(status, int):
         return without_verdict(f"a command gave {status!r} for an exit code")
     return status
+
+
+def _done_or_interrupted(work: Callable[[], object]) -> object:
+    """What `work` gives; native code (a library that is being imported) makes another error of an interruption."""
+    from parityscope.cli._supervise import stop_if_interrupted
+
+    try:
+        return work()
+    except Exception:
+        stop_if_interrupted()
+        raise
 
 
 def _interrupted(cause: BaseException | None) -> int:

@@ -12,6 +12,7 @@ import typer
 from parityscope.cli._output import terminal
 from parityscope.cli._redacting import redacted
 from parityscope.cli._streams import print_drawn
+from parityscope.cli._supervise import stop_if_interrupted
 from parityscope.errors import EXIT_OF, Exit
 from parityscope.whole_files import write_whole
 
@@ -56,6 +57,7 @@ def finish(
                 document = redacted(document)
             if not keep_tensors or redact:
                 shutil.rmtree(tensors, ignore_errors=True)
+            stop_if_interrupted()  # what was ended may have become a `Skip`
             write_study(scratch, document, renderer("html").render)
     except KeyboardInterrupt as interrupt:
         # A bare interrupt becomes an exit code inside typer, and what it says would be lost.

@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-__all__ = ["answer", "supervised", "verdict_of", "without_verdict"]
+__all__ = ["answer", "stop_if_interrupted", "supervised", "verdict_of", "without_verdict"]
 
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 # A terminal's Ctrl-C reaches both processes and the parent passes its own on: that is one interruption, not two. Chosen
 # to be longer than a signal's way and shorter than a person's patience.
 _SAME_INTERRUPT_S = 1.0
 _MEMORY = "out of memory kills with SIGKILL: lower --memory or take fewer samples"
+_interrupted_at = -_SAME_INTERRUPT_S  # on the clock of `time.monotonic`, which is not negative
 
 
 def supervised(work: Callable[[], int]) -> int:
@@ -114,18 +115,23 @@ def verdict_of(child: Forked) -> int | None:
 
 def _prepare() -> None:
     """The child's side: an interruption raises KeyboardInterrupt once, so that nothing disturbs the clean-up."""
-    last = -_SAME_INTERRUPT_S
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
-        nonlocal last
+        global _interrupted_at  # noqa: PLW0603 - a signal reaches the process, not an object
         now = time.monotonic()
-        if now - last < _SAME_INTERRUPT_S:
+        if now - _interrupted_at < _SAME_INTERRUPT_S:
             return
-        last = now
+        _interrupted_at = now
         raise KeyboardInterrupt
 
     for number in _INTERRUPTS:
         signal.signal(number, interrupt)
+
+
+def stop_if_interrupted() -> None:
+    """Raises KeyboardInterrupt if this process was interrupted and something made another error of that, or a `Skip`."""
+    if _interrupted_at >= 0:
+        raise KeyboardInterrupt
 
 
 def _wait(child: int) -> int:
