@@ -119,7 +119,9 @@ def record_planted(root: Path, chosen: str, processes: int) -> dict[str, dict[st
     with tempfile.TemporaryDirectory() as scratch:
         results = Path(scratch, "results.jsonl")
         words = [*names, "--results", str(results), "--processes", str(processes)]
-        subprocess.run([sys.executable, "-m", "proving.faults", *words], cwd=root, check=False, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [sys.executable, "-m", "proving.faults", *words], cwd=root, check=False, stdout=subprocess.DEVNULL
+        )
         outcomes = [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
     found = {}
     for one in outcomes:

@@ -297,6 +297,23 @@ def test_weights_from_integers_need_no_cast_on_either_side(tmp_path: Path) -> No
     assert write(model, "f16", (), tmp_path / "low.onnx", typed=True).casts == 2
 
 
+def test_a_size_that_becomes_a_float_follows_what_reads_it(tmp_path: Path) -> None:
+    """Positions that are counted from the length of the input, as in the head of a detector: their Cast has no format."""
+    text = """g (float[1,8] x) => (float[1,8] y) {
+        s = Shape(x) n = Gather<axis=0>(s, last) f = Cast<to=1>(n) r = Range(zero, f, one) a = MatMul(x, w) y = Add(a, r) }"""
+    weights = {"w": normal(1, 8, 8), "last": np.int64(1), "zero": np.float32(0), "one": np.float32(1)}
+    task = task_of(tmp_path, text, weights, inputs_of(1, 1, 8))
+    model = staged(task.model, (), tmp_path)
+    decisions = [node.name for node in Switchboard(model.graph(), "f16", threads=1).graph.nodes]
+    kept = [Kept(node=name, op_type="", reason="a test") for name in decisions]
+    write(model, "f16", kept, tmp_path / "full.onnx", typed=True)
+    x = inputs_of(1, 1, 8)[0]
+    found, wanted = (
+        open_session(ir.load(path), threads=1)(x)["y"] for path in (tmp_path / "full.onnx", task.model.path)
+    )
+    assert np.array_equal(found, wanted)
+
+
 def test_front_holds_what_nothing_beats() -> None:
     made = [(1.0, 5.0), (2.0, 2.0), (3.0, 2.0), (2.5, 3.0), (4.0, 0.0), (1.0, 6.0), (0.5, math.nan)]
     points = [Point(step="", kept=(), excess=e, seconds=s, flops=0.0, casts=0) for s, e in made]

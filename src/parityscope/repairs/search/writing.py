@@ -80,7 +80,10 @@ def write(
     infer_types(graph)
     held = {one.node: one.format for one in kept}
     reasons = {one.node: one.reason for one in kept if one.node in deciding}
-    reasons |= dict.fromkeys(_only_read_by(graph, reasons), "all that read it stay in FP32")
+    casts = (
+        name for name in _only_read_by(graph, reasons) if name in deciding
+    )  # those of sizes follow what reads them
+    reasons |= dict.fromkeys(casts, "all that read it stay in FP32")
     made = typed_model(
         graph,
         low,
