@@ -142,19 +142,34 @@ def record_commands(root: Path) -> dict[str, dict[str, Any]]:
             inputs = Path(scratch, f"{model}.npz")
             subprocess.run([python, "-c", SAMPLE, model, str(inputs)], check=True)
             path = subprocess.run([python, "-c", MODEL, model], check=True, capture_output=True, text=True).stdout
-            for verb, words in {
-                "diagnose": ["--candidate", "openvino:bf16"],
-                "predict": ["--formats", "f16,bf16"],
-            }.items():
-                study = Path(scratch, f"{model}-{verb}")
-                rest = ["--inputs", str(inputs), "--study", str(study), "--quiet"]
-                cost = run([python, "-m", "parityscope", verb, path.strip(), *words, *rest])
-                found[f"command/{verb} {model}"] = costs(*cost) | answer_at(study / "study.json")
+            rest = [path.strip(), "--inputs", str(inputs), "--quiet"]
+            study, foretold = Path(scratch, model), Path(scratch, f"{model}.json")
+            diagnose = ["diagnose", *rest, "--candidate", "openvino:bf16", "--study", str(study)]
+            predict = ["predict", *rest, "--formats", "f16,bf16", "-o", str(foretold)]
+            found[f"command/diagnose {model}"] = ask(diagnose) | answer_at(study / "study.json")
+            found[f"command/predict {model}"] = ask(predict) | foretold_at(foretold)
     return found
 
 
 def costs(status: int, wall_s: float, cpu_s: float, peak_mib: float) -> dict[str, Any]:
     return {"status": status, "wall_s": round(wall_s, 2), "cpu_s": round(cpu_s, 2), "peak_mib": round(peak_mib)}
+
+
+def ask(words: list[str]) -> dict[str, Any]:
+    return costs(*run([sys.executable, "-m", "parityscope", *words]))
+
+
+def foretold_at(path: Path) -> dict[str, Any]:
+    """What a prediction says of each output and of the layer that adds most, by format; nothing where none was written."""
+    if not path.is_file():
+        return {}
+    formats = json.loads(path.read_text(encoding="utf-8"))["formats"]
+    return {
+        "outputs": {
+            one["precision"]: {each["site"]["tensor"]: each["rel_l2"] for each in one["outputs"]} for one in formats
+        },
+        "worst": {one["precision"]: one["worst"][:SUSPECTS] for one in formats},
+    }
 
 
 def answer_at(path: Path) -> dict[str, Any]:
