@@ -254,3 +254,14 @@ def test_a_resize_to_computed_sizes_is_looked_into(desk: Path) -> None:
     done = in_a_process(*words, folder=desk)
     assert done.returncode == 1
     assert json.loads(done.stdout)["findings"][0]["site"]["op_type"] == "Sigmoid"
+
+
+def test_where_memory_is_scarce_nothing_starts_threads() -> None:
+    """Of several threads one may get no memory, and ONNX Runtime then waits for ever: a command gets one core instead."""
+    script = (
+        "import sys; from parityscope.cli._supervise import supervised; from parityscope.evaluation.machine import "
+    )
+    script += "usable_cores; sys.exit(supervised(usable_cores))"
+    limited = f"ulimit -v {1 << 20}; exec {sys.executable} -c '{script}'"
+    done = subprocess.run(["bash", "-c", limited], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "")

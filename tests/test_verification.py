@@ -28,6 +28,7 @@ from parityscope.verification.exact import compliance_bounds, mcnemar, samples_f
 from parityscope.verification.intervals import interval, samples_needed
 from parityscope.verification.judging import judge
 from parityscope.verification.latency import summarized, take_turns
+from parityscope.verification.output_errors import combiner, pooler
 from parityscope.verification.records import BudgetCheck, OutputMeasurements, Quantity
 
 if TYPE_CHECKING:
@@ -119,6 +120,23 @@ def test_infinities_keep_their_place_in_the_order() -> None:
     found = interval(some, ones, _mean, seed=0, resamples=400)
     assert (found.low, found.high, found.method) == (-math.inf, 0.0, "percentile")
     assert math.isnan(found.error)
+
+
+@given(
+    st.integers(2, 30),
+    st.sampled_from(["rel_l2", "mismatch_share"]),
+    st.sampled_from([None, (0, 1), (1, 1), (2, 3)]),
+    st.integers(0, 99),
+)
+def test_many_draws_at_once_are_what_they_are_one_by_one(
+    samples: int, metric: str, odd: tuple[int, int] | None, seed: int
+) -> None:
+    before, after = np.random.default_rng(seed).random((2, samples, 3)) * (1.0, 1.0, 0.0)
+    if odd is not None:  # a side whose error or size is nought, or that holds NaN
+        before[:, odd[0]], after[0, odd[0]] = 0.0, odd[1]
+    one = interval(before, after, combiner(metric), seed=seed, resamples=40)
+    several = interval(before, after, combiner(metric), seed=seed, resamples=40, combine_draws=pooler(metric))
+    assert repr(several) == repr(one)
 
 
 def test_one_sample_has_no_interval() -> None:

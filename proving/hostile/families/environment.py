@@ -147,9 +147,9 @@ def ignored_signals(folder: Path, draw: Draw) -> Ask:
 def scarce_memory(folder: Path, draw: Draw) -> Ask:
     """Too little memory for the libraries: imports, threads and arrays get none, and that is said."""
     _world(folder)
-    mebibytes = draw.turn((60, 100, 150, 195, 230, 340, 420, 490, 535, 590, 635, 700))
+    mebibytes = draw.turn((60, 150, 230, 340, 490, 635, 1000, 1024, 1100, 1300, 1600, 2200))
     words = draw.turn((*_RIGHT[:1], *_RIGHT[2:5], _BEYOND))
-    return Ask(words, REFUSED if mebibytes < 150 else _codes(words) | REFUSED, address_space=mebibytes << 20, fresh=True, writes=_LATER)
+    return Ask(words, REFUSED if mebibytes < 1024 else _codes(words), address_space=mebibytes << 20, fresh=True, writes=_LATER)
 
 
 def plain_modules(folder: Path, draw: Draw) -> Ask:

@@ -67,6 +67,7 @@ def executed_by_onnxruntime(
     options = ort.SessionOptions()
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, OPTIMIZATION_LEVELS[optimization])
     options.log_severity_level = SILENT  # it warns that a saved model fits this machine alone
+    options.intra_op_num_threads = 1  # nothing is run
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     for library in libraries(custom_ops):
         options.register_custom_ops_library(library)

@@ -6,7 +6,9 @@ library that gets no memory may end the process or raise whatever comes of it.
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -18,7 +20,7 @@ if sys.platform != "win32":  # here and not where it is asked: then there may be
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["is_scarce", "lacks_memory", "told_memory"]
+__all__ = ["is_scarce", "is_too_little", "lacks_memory", "told_memory", "use_one_core"]
 
 # What the dynamic linker, the allocator of C++ and Python's threads say (glibc, libstdc++, CPython).
 _WORDS = (
@@ -28,15 +30,33 @@ _WORDS = (
     "can't start new thread",
     "unable to allocate",
 )
-# Bytes of address space below which whatever goes wrong is taken for a lack of it: all our libraries, loaded, take
-# 0.7 GB on two cores (measured), and a few hundredths of that more for the buffers of each further core.
+# Bytes of address space: all our libraries, loaded, take 0.7 GB on one core (measured). With less than `_LEAST` it is chance
+# which of them fails, and how: ONNX Runtime waits for ever where one of several threads cannot be started, and so does
+# scipy's OpenBLAS for a buffer. Below `_SCARCE`, and what the threads of each core may take beside it (a stack of 8 MiB, an
+# arena of 64 MiB: glibc), whatever goes wrong is taken for a lack of memory.
+_LEAST = 1 << 30
 _SCARCE = 2 << 30
+_OF_A_CORE = 72 << 20
+
+
+def is_too_little() -> bool:
+    """Whether this process may not even have the memory of what it would load."""
+    limit = _limit()
+    return limit is not None and limit < _LEAST
 
 
 def is_scarce() -> bool:
     """Whether this process may have so little memory that whatever goes wrong is taken for a lack of it."""
     limit = _limit()
-    return limit is not None and limit < _SCARCE
+    return limit is not None and limit < _SCARCE + _OF_A_CORE * (os.cpu_count() or 1)
+
+
+def use_one_core() -> None:
+    """Leaves this process and its children one core, so that no library starts threads, which take memory of their own."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a buffer for each thread, when it is loaded
 
 
 def lacks_memory(error: BaseException) -> bool:

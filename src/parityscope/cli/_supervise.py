@@ -19,7 +19,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from parityscope.cli._memory import is_scarce, told_memory
+from parityscope.cli._memory import is_scarce, is_too_little, told_memory, use_one_core
 from parityscope.errors import Exit
 from parityscope.forking import Forked, flush, forked
 
@@ -39,13 +39,14 @@ _interrupted_at = -_SAME_INTERRUPT_S  # on the clock of `time.monotonic`, which 
 
 def supervised(work: Callable[[], int]) -> int:
     """The exit code of `work`, run in a child process where that is possible."""
+    if is_too_little():
+        return told_memory(MemoryError("the libraries alone take 700 MiB"))
+    if is_scarce():
+        use_one_core()
     if not hasattr(os, "fork") or os.environ.get("PARITYSCOPE_NO_FORK"):
         return work()
     # Whoever started us may have left SIGCHLD ignored: then no child can be waited for, and programs seem to end with 0.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    if is_scarce():
-        # OpenBLAS takes a buffer for each thread when it is loaded, and tries for ever where it gets none.
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         child = answer(work)
     except OSError as error:

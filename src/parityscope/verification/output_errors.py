@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from parityscope.verification.intervals import States
     from parityscope.verification.running import Recorded
 
-__all__ = ["OutputErrors", "beside", "budget_key", "combiner", "directions", "output_errors"]
+__all__ = ["OutputErrors", "beside", "budget_key", "combiner", "directions", "output_errors", "pooler"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -69,6 +69,12 @@ def output_errors(
 
 def combiner(metric: str) -> Callable[[States], float]:
     """What makes the pooled number of samples of their sums, float64 (n, 3)."""
+    pooled = pooler(metric)
+    return lambda sums: float(pooled(np.asarray(sums)))
+
+
+def pooler(metric: str) -> Callable[[np.ndarray], np.ndarray]:
+    """What makes the pooled numbers of many draws of samples of their sums: float64 (..., n, 3) -> (...)."""
     return _relative if metric == "rel_l2" else _share
 
 
@@ -88,18 +94,16 @@ def directions(statistics: Statistics) -> dict[str, str]:
     return found
 
 
-def _relative(sums: States) -> float:
-    error, size, disagreeing = np.asarray(sums).sum(axis=0)
-    if disagreeing:
-        return math.inf
-    if size == 0.0:
-        return 0.0 if error == 0.0 else math.inf
-    return math.sqrt(error / size)
+def _relative(sums: np.ndarray) -> np.ndarray:
+    error, size, disagreeing = np.moveaxis(sums.sum(axis=-2), -1, 0)
+    ratio = np.divide(error, size, out=np.where(error == 0.0, 0.0, math.inf), where=size != 0.0)
+    pooled: np.ndarray = np.where(disagreeing != 0.0, math.inf, np.sqrt(ratio))
+    return pooled
 
 
-def _share(sums: States) -> float:
-    mismatches, count, _ = np.asarray(sums).sum(axis=0)
-    return float(mismatches / count) if count else 0.0
+def _share(sums: np.ndarray) -> np.ndarray:
+    mismatches, count, _ = np.moveaxis(sums.sum(axis=-2), -1, 0)
+    return np.divide(mismatches, count, out=np.zeros_like(mismatches), where=count != 0.0)
 
 
 def _measured(
@@ -112,7 +116,7 @@ def _measured(
     values: list[dict[str, float]] = []
     counts, agrees = [], []
     for index in case.inputs.indices:
-        expected, found = beside(case, name, reference.get(index), side.get(index))
+        expected, found = beside(case, name, index, reference, side)
         part = _pair(expected, found, name, label, reference.names[index])
         total = part if total is None else total.merge(part)
         sums.append(_sums(part))
@@ -151,13 +155,12 @@ def _measured(
     )
 
 
-def beside(
-    case: Case, name: str, reference: Mapping[str, np.ndarray], side: Mapping[str, np.ndarray]
-) -> tuple[np.ndarray, np.ndarray]:
+def beside(case: Case, name: str, index: int, reference: Recorded, side: Recorded) -> tuple[np.ndarray, np.ndarray]:
     """One output of both; its rows paired with the reference's, together with those that belong to them, if they are to be."""
     if name in case.policy.matched:
-        side = aligner(case.policy.matched)(reference, side)
-    return reference[name], side[name]
+        held = reference.get(index)
+        return held[name], aligner(case.policy.matched)(held, side.get(index))[name]
+    return reference.output(index, name), side.output(index, name)
 
 
 def _floor(sums: list[tuple[float, float, float]], counts: list[int]) -> float:
@@ -167,7 +170,7 @@ def _floor(sums: list[tuple[float, float, float]], counts: list[int]) -> float:
 
 def _floored(own: tuple[float, float, float], floor: float, count: int) -> float:
     error, size, disagreeing = own
-    return _relative(np.array([(error, max(size, floor**2 * count), disagreeing)]))
+    return float(_relative(np.array([(error, max(size, floor**2 * count), disagreeing)])))
 
 
 def _pair(expected: np.ndarray, found: np.ndarray, name: str, label: str, sample: str) -> Statistics:

@@ -46,6 +46,7 @@ class Kept:
     combine: Callable[[States], float]
     single: bool
     resamples: int
+    combine_draws: Callable[[np.ndarray], np.ndarray] | None = None  # of many draws at once, where that is known
 
 
 def scored(chosen: Chosen, before: Iterable[Answer], after: Iterable[Answer], *, labelled: bool) -> Kept:
@@ -84,7 +85,14 @@ def quantity(kept: Kept, seed: int) -> Quantity:
                 where=kept.name,
                 fix="choose a metric that tells these outputs apart, or leave it out",
             )
-    found = interval(kept.before, kept.after, kept.combine, seed=seed, resamples=kept.resamples)
+    found = interval(
+        kept.before,
+        kept.after,
+        kept.combine,
+        seed=seed,
+        resamples=kept.resamples,
+        combine_draws=kept.combine_draws,
+    )
     singles = _singles(kept, kept.before), _singles(kept, kept.after)
     changes = [change(kept.kind, kept.better, *pair) for pair in zip(*singles, strict=True)]
     improved, worsened = changes.count(1), changes.count(-1)

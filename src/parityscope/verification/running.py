@@ -45,8 +45,12 @@ class Recorded:
 
     def get(self, index: int) -> dict[str, np.ndarray]:
         """The outputs of one sample; those on disk are memory-mapped."""
-        held = self.tensors[index]
-        return {name: one.load() if isinstance(one, StoredTensor) else one for name, one in held.items()}
+        return {name: self.output(index, name) for name in self.tensors[index]}
+
+    def output(self, index: int, name: str) -> np.ndarray:
+        """One output of one sample."""
+        one = self.tensors[index][name]
+        return one.load() if isinstance(one, StoredTensor) else one
 
 
 def run_side(

@@ -11,7 +11,7 @@ from parityscope.verification.budgets import check_budgets
 from parityscope.verification.judging import judge
 from parityscope.verification.latency import measure_latency, not_timed
 from parityscope.verification.lost_parts import lost_parts
-from parityscope.verification.output_errors import beside, combiner, output_errors
+from parityscope.verification.output_errors import beside, combiner, output_errors, pooler
 from parityscope.verification.quantities import Kept, decisions_of, quantity, regressions, scored
 from parityscope.verification.records import OutputMeasurements, Verification
 from parityscope.verification.repeating import distinct
@@ -129,9 +129,8 @@ def _lost(case: Case, reference: Recorded, before: Recorded, after: Recorded) ->
 
     def samples(name: str) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray]]:
         for index in case.inputs.indices:
-            held = reference.get(index)
-            first, second = (beside(case, name, held, side.get(index))[1] for side in (before, after))
-            yield reference.names[index], held[name], first, second
+            first, second = (beside(case, name, index, reference, side)[1] for side in (before, after))
+            yield reference.names[index], reference.output(index, name), first, second
 
     found = (lost_parts(value.name, samples(value.name)) for value in case.model.outputs)
     return [one for one in found if one is not None]
@@ -148,6 +147,7 @@ def _kept(before: OutputErrors, after: OutputErrors) -> Kept:
         before=before.sums,
         after=after.sums,
         combine=combiner(before.metric),
+        combine_draws=pooler(before.metric),
         single=True,
         resamples=_RESAMPLES,
     )
