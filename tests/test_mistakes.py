@@ -9,8 +9,10 @@ import numpy as np
 import onnx
 import pytest
 
+from command_line import exit_status
 from parityscope.checks import checks
 from parityscope.cli import main
+from parityscope.cli._app import command
 from parityscope.lint import rules
 from parityscope.logs.pages import log_codes
 
@@ -198,3 +200,22 @@ def test_a_mistyped_command_is_told_what_it_was_meant_to_be(
         main([typed])
     assert ended.value.code == 2
     assert f"fix:   {meant}" in capsys.readouterr().err
+
+
+def test_an_option_that_is_given_and_empty_is_not_one_that_is_left_out(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--inputs "$DATA"` of a variable that is not set must not compare on generated samples."""
+    monkeypatch.setenv("PARITYSCOPE_NO_FORK", "1")  # nothing heavy is loaded: it is refused before
+    told = 0
+    for name, verb in vars(command())["commands"].items():
+        for option in verb.params:
+            if option.param_type_name != "option" or option.is_flag:
+                continue
+            longest = max(option.opts, key=len)
+            for words in ((longest, ""), (f"{longest}=",)):
+                assert exit_status(name, "m.onnx", *words) == 2
+                said = capsys.readouterr().err
+                assert said.startswith(f"parityscope: {longest} is given an empty value\n  fix:   "), said
+                told += 1
+    assert told > 200

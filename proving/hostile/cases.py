@@ -58,6 +58,7 @@ class Ask:
     ignores: tuple[int, ...] = ()  # signals that whoever started it has left ignored
     address_space: int = 0  # bytes that it may have of it, as `ulimit -v` says; 0: no limit
     unprivileged: bool = False  # without the right of root to read and write everything
+    nameless: bool = False  # as a user whom no passwd entry knows
     after: Callable[[Path, Ending], str] | None = None  # what is wrong with what it left, or nothing
 
 

@@ -94,6 +94,16 @@ def home(folder: Path, draw: Draw) -> Ask:
     return Ask(words, _codes(words), environment={"HOME": value, "XDG_CACHE_HOME": draw.turn((None, "", "/nonexistent", "relative"))}, fresh=True, writes=(*_LATER, "relative", "\x1b"))
 
 
+def nobody(folder: Path, draw: Draw) -> Ask:
+    """A user whom no passwd entry knows (as a container is started with any number), with and without variables that name him."""
+    _world(folder)
+    value = draw.turn((None, "", "/nonexistent", "{root}/work"))
+    words = draw.turn((*_RIGHT, _BEYOND, *_WRONG))
+    named = draw.turn(({}, {"USER": "x", "LOGNAME": "x"}))
+    codes = REFUSED if words in _WRONG else _codes(words)
+    return Ask(words, codes, environment={"HOME": value, "XDG_CACHE_HOME": None, **named}, fresh=True, nameless=True, writes=(*_LATER, ".cache"))
+
+
 def temporary(folder: Path, draw: Draw) -> Ask:
     """A temporary folder that is not there, is a file, cannot be written, or has an unusual name."""
     _world(folder)
@@ -258,5 +268,5 @@ def _no_secret(folder: Path, _: Ending) -> str:
 
 FAMILY = Family("environment", (
     lost_result, lost_error, no_input, nothing_open, home, temporary, encodings, languages, variables, plain_modules, rights, folders, full_disk, terminal, unicode_places, gone, traces, variables, lost_result, encodings,
-    home, temporary, terminal, unicode_places, ignored_signals, scarce_memory,
+    home, temporary, terminal, unicode_places, ignored_signals, scarce_memory, nobody, scarce_memory, nobody,
 ))  # fmt: skip

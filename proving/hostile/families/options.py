@@ -116,6 +116,13 @@ def shapes(folder: Path, draw: Draw) -> Ask:
     return _ask(folder, (*words, "--shapes", shape), ANY if shape in {"x: 1x8", "x:1X8"} or words[0] == "lint" else REFUSED)
 
 
+def nothing(folder: Path, draw: Draw) -> Ask:
+    """Options that are given and empty, as of a variable of the shell that is not set."""
+    option = draw.turn(("--inputs", "--study", "--policy", "--reference", "--declared", "--match", "--budget", "--shapes", "--memory", "--preprocess"))
+    words = draw.turn((_COMPARE, _DIAGNOSE))
+    return _ask(folder, (*words, f"{option}=") if draw.turn((True, False)) else (*words, option, ""))
+
+
 def names(folder: Path, draw: Draw) -> Ask:
     """Names of tensors, metrics and formats that there are not."""
     words = draw.turn((
@@ -239,5 +246,5 @@ def candidates_that_are_references(folder: Path, draw: Draw) -> Ask:
 
 
 FAMILY = Family("options", (
-    targets, backend_options, limits, numbers, shapes, names, verbs, places, plug_ins, shell, programs, loaders, same, candidates_that_are_references, names, targets, backend_options, programs, names, verbs, numbers, budgets, generated, budgets,
+    targets, backend_options, limits, numbers, shapes, names, verbs, places, plug_ins, shell, programs, loaders, same, candidates_that_are_references, names, targets, backend_options, programs, names, verbs, numbers, budgets, generated, budgets, nothing,
 ))  # fmt: skip

@@ -37,6 +37,7 @@ def _run(words: list[str]) -> int:
         from parityscope.late_imports import import_late
 
         sys.stdout.flush()  # nothing is begun whose result could not be told
+        _refuse_empty(words)
         import_late("sympy", "onnx_ir._symbolic_shapes")
         return command(words)(args=words, prog_name="parityscope", standalone_mode=False)
 
@@ -46,6 +47,17 @@ def _run(words: list[str]) -> int:
         return guarded(work)
     finally:
         release_claims()
+
+
+def _refuse_empty(words: list[str]) -> None:
+    """Refuses what was typed and is empty (`--inputs "$DATA"`, of which nothing is set): it is not what was left out."""
+    for before, word in zip(["", *words], words, strict=False):
+        option, equals, value = word.partition("=")
+        if word and (value or not equals or not option.startswith("--")):
+            continue
+        given = option or before
+        what = f"{given} is given an empty value" if given.startswith("-") else "an argument is empty"
+        raise ParityError(what, fix="give a value, or leave it out; a variable of the shell may be unset")
 
 
 def guarded(work: Callable[[], object]) -> int:
