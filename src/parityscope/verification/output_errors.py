@@ -103,7 +103,8 @@ def _relative(sums: np.ndarray) -> np.ndarray:
 
 def _share(sums: np.ndarray) -> np.ndarray:
     mismatches, count, _ = np.moveaxis(sums.sum(axis=-2), -1, 0)
-    return np.divide(mismatches, count, out=np.zeros_like(mismatches), where=count != 0.0)
+    shares: np.ndarray = np.divide(mismatches, count, out=np.zeros_like(mismatches), where=count != 0.0)
+    return shares
 
 
 def _measured(
