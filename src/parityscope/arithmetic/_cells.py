@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from parityscope.arithmetic._attributes import number
+from parityscope.operators import STANDARD, of_kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["ACTIVATIONS", "GATES", "Activation", "Cell", "Weights", "activations_of"]
 
 # Gates in the order in which weights are stacked, by operator.
-GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
-_DEFAULTS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
+GATES = {name: STANDARD[name].gates for name in of_kind("recurrent")}
+_DEFAULTS = {name: STANDARD[name].activations for name in GATES}
 # Activation (in small letters) -> the defaults of the alpha and beta that it takes. NaN: ONNX states none (Affine,
 # ScaledTanh), or ONNX Runtime has another (ThresholdedRelu).
 ACTIVATIONS: dict[str, tuple[float | None, float | None]] = {

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
+from parityscope.operators import of_kind
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -39,9 +41,8 @@ _HELD_AS = {
     "value_strings": None,
 }
 
-_DIVIDED = frozenset(
-    {"If", "Loop", "Scan"}
-)  # the bodies of SequenceMap take elements of sequences, which keep their type
+# Not SequenceMap, whose bodies take elements of sequences, which keep their type.
+_DIVIDED = of_kind("control flow")
 
 
 class Names:

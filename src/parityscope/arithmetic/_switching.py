@@ -21,6 +21,7 @@ import onnx_ir as ir
 from parityscope.arithmetic._graphs import bodies, constant_tensor
 from parityscope.arithmetic.float8 import IN_FP8
 from parityscope.arithmetic.rounding import changed_by
+from parityscope.arithmetic.standard import SHAPE_READERS
 from parityscope.case.graph import node_name
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ __all__ = ["Border", "Decision", "Gated", "Switching", "decide", "inner_nodes", 
 
 _ALWAYS: frozenset[int] = frozenset()
 # What they give does not depend on how the numbers they read are rounded: NaN stays NaN, and nothing becomes one.
-_UNMOVED = frozenset({"Shape", "Size", "IsNaN"})
+_UNMOVED = SHAPE_READERS | {"IsNaN"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ import onnx_ir as ir
 
 from parityscope.arithmetic._graphs import Names, constant_tensor, feed, give_back
 from parityscope.arithmetic.element_types import infer_types
+from parityscope.operators import moving
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -22,7 +23,7 @@ __all__ = ["Bound", "feeds", "loosened", "without_bounds"]
 
 _BROADCASTS = 8  # the opset
 # Operators that hand on what they read, so that what stands before them is what a fused bound belongs to.
-_HANDED_ON = frozenset({"BatchNormalization", "Identity", "Reshape", "Transpose"})
+_HANDED_ON = moving("in order", "permuted") | {"BatchNormalization"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ import onnx_ir as ir
 from parityscope.arithmetic._graphs import bodies
 from parityscope.arithmetic.standard import key_of_schema, schema_called
 from parityscope.errors import ParityError
+from parityscope.operators import CONTRIBUTED, STANDARD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,59 +27,17 @@ if TYPE_CHECKING:
 __all__ = ["LIKE_FIRST_INPUT", "infer_types"]
 
 # Operators of com.microsoft whose outputs all have the element type of their first input.
-LIKE_FIRST_INPUT = frozenset(
-    {
-        "Attention",
-        "BiasAdd",
-        "BiasGelu",
-        "BiasSoftmax",
-        "BiasSplitGelu",
-        "FastGelu",
-        "FusedConv",
-        "FusedGemm",
-        "FusedMatMul",
-        "Gelu",
-        "GemmFastGelu",
-        "GroupNorm",
-        "GroupQueryAttention",
-        "MultiHeadAttention",
-        "NhwcConv",
-        "NhwcFusedConv",
-        "QuickGelu",
-        "RotaryEmbedding",
-        "SimplifiedLayerNormalization",
-        "SkipGroupNorm",
-        "SkipLayerNormalization",
-        "SkipSimplifiedLayerNormalization",
-        "TransposeMatMul",
-    }
-)
+LIKE_FIRST_INPUT = frozenset(one.name for one in CONTRIBUTED.values() if one.typed_like == 0)
 # Attributes that hold the element type of the first output, and what their absence or 0 means (None: as the input).
 _SAID_BY_ATTRIBUTE: dict[str, tuple[str, ir.DataType | None]] = {
-    "BlackmanWindow": ("output_datatype", ir.DataType.FLOAT),
-    "HannWindow": ("output_datatype", ir.DataType.FLOAT),
-    "HammingWindow": ("output_datatype", ir.DataType.FLOAT),
-    "MelWeightMatrix": ("output_datatype", ir.DataType.FLOAT),
-    "Cast": ("to", None),
-    "BitCast": ("to", None),
-    "EyeLike": ("dtype", None),
-    "Bernoulli": ("dtype", None),
-    "RandomNormal": ("dtype", ir.DataType.FLOAT),
-    "RandomUniform": ("dtype", ir.DataType.FLOAT),
-    "RandomNormalLike": ("dtype", None),
-    "RandomUniformLike": ("dtype", None),
-    "Multinomial": ("dtype", ir.DataType.INT32),
+    one.name: (one.typed_by, ir.DataType[one.untyped] if one.untyped else None)
+    for one in STANDARD.values()
+    if one.typed_by
 }
 # Operators whose first output has the element type of an input although the variables differ: what goes into or
 # comes out of a sequence or an optional.
-_ELEMENTS = {
-    "SequenceAt": 0,
-    "ConcatFromSequence": 0,
-    "OptionalGetElement": 0,
-}
-_MAKE_SEQUENCES = frozenset(
-    {"SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceMap", "SplitToSequence"}
-)
+_ELEMENTS = {one.name: one.typed_like for one in STANDARD.values() if one.typed_like is not None}
+_MAKE_SEQUENCES = frozenset(one.name for one in STANDARD.values() if one.gives == "sequence")
 
 
 def infer_types(model: ir.Model) -> None:
@@ -98,9 +57,10 @@ def _visit(graph: ir.Graph, opsets: dict[str, int]) -> None:
 
 def _enter(node: ir.Node) -> None:
     """Gives the inputs of a Loop's or Scan's body the types of what is fed to them."""
-    offset = {"Loop": 2, "Scan": 0}.get(node.op_type)
-    if offset is None:
+    carries = STANDARD[node.op_type].carries if node.op_type in STANDARD else None
+    if carries is None:
         return
+    offset = carries[0]
     for body in bodies(node):
         for inner, outer in zip(body.inputs[offset:], node.inputs[offset:], strict=False):
             if inner.type is None and outer is not None:
@@ -136,8 +96,6 @@ def _special(node: ir.Node) -> ir.DataType | None:
         return _said(node, "output_dtype")
     if node.op_type == "DequantizeLinear":
         return _said(node, "output_dtype") or _input_type(node, 1)
-    if node.op_type in {"SequenceConstruct", "SplitToSequence", "Optional", "SequenceInsert"}:
-        return _input_type(node, 1 if node.op_type == "SequenceInsert" else 0)
     return _input_type(node, _ELEMENTS[node.op_type]) if node.op_type in _ELEMENTS else None
 
 

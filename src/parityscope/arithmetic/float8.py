@@ -31,6 +31,7 @@ from parityscope.arithmetic._attributes import integer
 from parityscope.arithmetic._graphs import constant_tensor
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.rounding import round_to
+from parityscope.operators import CONTRACTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,7 +76,11 @@ def scalings_of(
     """
     found = {}
     for node in model.graph:
-        if node.op_type in {"Conv", "Gemm", "MatMul"} and node.domain in {"", "ai.onnx"} and _aligned(node, shapes):
+        if (
+            node.op_type in CONTRACTIONS - {"ConvTranspose"}
+            and node.domain in {"", "ai.onnx"}
+            and _aligned(node, shapes)
+        ):
             held = {index: _scaling(node, index, largest) for index in _OPERANDS}
             scalings = {index: one for index, one in held.items() if one is not None}
             if len(scalings) == len(_OPERANDS):

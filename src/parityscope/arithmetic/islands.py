@@ -15,6 +15,7 @@ import onnx_ir as ir
 
 from parityscope.arithmetic._graphs import Names, bodies, constant_tensor, feed, give_back
 from parityscope.arithmetic.element_types import infer_types
+from parityscope.operators import with_trait
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -23,7 +24,7 @@ __all__ = ["Island", "islands", "not_honouring"]
 
 _HALVES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 # What crosses the border of an island, and what makes constants: neither computes.
-_NOT_COMPUTING = {"Cast", "CastLike", "Constant", "Identity", "Shape"}
+_NOT_COMPUTING = with_trait("computes nothing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ import onnx_ir as ir
 from parityscope.arithmetic._graphs import feed, give_back
 from parityscope.arithmetic.standard import opset_of
 from parityscope.case.graph import computing, node_name
+from parityscope.operators import with_trait
 
 if TYPE_CHECKING:
     from parityscope.arithmetic._graphs import Names
@@ -26,12 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["NAN_DEPENDENT", "propagate_nans"]
 
 # Operator -> the one that finds a NaN among the same elements.
-_LOSES = {
-    "GlobalMaxPool": "GlobalMaxPool",
-    "MaxPool": "MaxPool",
-    "ReduceMax": "ReduceMax",
-    "ReduceMin": "ReduceMax",
-}
+_LOSES = {**{name: name for name in with_trait("loses NaN")}, "ReduceMin": "ReduceMax"}
 NAN_DEPENDENT = frozenset(_LOSES)
 _OPSET = 9  # the first with IsNaN and Where
 _FLOATS: dict[ir.DataType, np.dtype[Any]] = {

@@ -13,61 +13,17 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from parityscope.arithmetic._graphs import bodies
+from parityscope.operators import STANDARD, with_trait
 
 if TYPE_CHECKING:
     from parityscope.arithmetic.sites import Plan
 
 __all__ = ["LOOPS", "MOVES", "already_rounded", "carried_end"]
 
-MOVES = frozenset(
-    {
-        "Abs",
-        "CenterCropPad",
-        "Clip",
-        "Compress",
-        "Concat",
-        "ConcatFromSequence",
-        "DepthToSpace",
-        "Expand",
-        "Flatten",
-        "Gather",
-        "GatherElements",
-        "GatherND",
-        "GlobalMaxPool",
-        "Identity",
-        "Max",
-        "MaxPool",
-        "Min",
-        "Neg",
-        "Pad",
-        "ReduceMax",
-        "ReduceMin",
-        "Relu",
-        "Reshape",
-        "ReverseSequence",
-        "ScatterElements",
-        "ScatterND",
-        "Slice",
-        "SpaceToDepth",
-        "Split",
-        "Squeeze",
-        "Tile",
-        "TopK",
-        "Transpose",
-        "Trilu",
-        "Unsqueeze",
-        "Where",
-    }
-)
-# With one of these attributes the operator brings in a number of its own, or computes.
-_COMPUTES_WITH = {
-    "Clip": ("min", "max"),  # before opset 11; inputs since, and rounded there
-    "Pad": ("value",),  # before opset 11
-    "ScatterElements": ("reduction",),
-    "ScatterND": ("reduction",),
-}
+MOVES = with_trait("keeps elements")
+_COMPUTES_WITH = {one.name: one.computes_with for one in STANDARD.values()}
 # The first of its body's inputs and of its own inputs that hold data, and the first of the body's outputs.
-LOOPS = {"Loop": (2, 1), "Scan": (0, 0)}
+LOOPS = {one.name: one.carries for one in STANDARD.values() if one.carries is not None}
 
 # Integers up to 2^n in magnitude are exact in a format of n bits of precision that reaches so far.
 _INTEGER_BITS = {

@@ -32,6 +32,7 @@ from parityscope.arithmetic.integers import INTEGERS, Quantizer, fake_quantize, 
 from parityscope.arithmetic.quantized import QUANTIZED
 from parityscope.arithmetic.simulation import Arrangement, arrange
 from parityscope.errors import ParityError
+from parityscope.operators import CONTRACTIONS
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 __all__ = ["operands_of", "quantize_products"]
 
 _OPERANDS = (0, 1)
-_QUANTIZED_OPERATORS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 _INT8 = INTEGERS["int8"]
 
 
@@ -87,7 +87,7 @@ def _uses(model: ir.Model) -> Iterator[tuple[ir.Node, int]]:
 
 
 def _is_product(node: ir.Node) -> bool:
-    return node.op_type in _QUANTIZED_OPERATORS and node.domain in {"", "ai.onnx"} and len(node.inputs) > 1
+    return node.op_type in CONTRACTIONS and node.domain in {"", "ai.onnx"} and len(node.inputs) > 1
 
 
 def _int8(copy: ir.Model, largest: Mapping[str, float]) -> dict[tuple[ir.Node, int], np.ndarray | Quantizer]:

@@ -24,8 +24,9 @@ from parityscope.arithmetic._attributes import input_at
 from parityscope.arithmetic._graphs import all_values, bodies, constant_tensor
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.recurrent import is_recurrent, refusal
-from parityscope.arithmetic.standard import opset_of
+from parityscope.arithmetic.standard import SHAPE_READERS, opset_of
 from parityscope.arithmetic.tables import gathering
+from parityscope.operators import OPERATORS, STANDARD, with_trait
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
@@ -38,67 +39,14 @@ if TYPE_CHECKING:
 __all__ = ["EXACT_INPUTS", "PRODUCTS", "Plan", "exact_uses", "is_float", "not_simulated", "uniform", "untabled"]
 
 # Inputs that steer an operator, by operator: never rounded, and where shape arithmetic may end.
-EXACT_INPUTS: Mapping[str, tuple[int, ...]] = {
-    "AffineGrid": (1,),
-    "BlackmanWindow": (0,),
-    "CenterCropPad": (1,),
-    "ConstantOfShape": (0,),
-    "DFT": (1, 2),
-    "DequantizeLinear": (1, 2),
-    "Dropout": (1, 2),
-    "Expand": (1,),
-    "Gather": (1,),
-    "GatherElements": (1,),
-    "GatherND": (1,),
-    "HammingWindow": (0,),
-    "HannWindow": (0,),
-    "If": (0,),
-    "Loop": (0, 1),
-    "NonMaxSuppression": (2, 3, 4),
-    "OneHot": (1,),
-    "Pad": (1, 3),
-    "QuantizeLinear": (1, 2),
-    "Range": (0, 1, 2),
-    "ReduceL1": (1,),
-    "ReduceL2": (1,),
-    "ReduceLogSum": (1,),
-    "ReduceLogSumExp": (1,),
-    "ReduceMax": (1,),
-    "ReduceMean": (1,),
-    "ReduceMin": (1,),
-    "ReduceProd": (1,),
-    "ReduceSum": (1,),
-    "ReduceSumSquare": (1,),
-    "Reshape": (1,),
-    "Resize": (1, 2, 3),
-    "STFT": (1, 3),
-    "ScatterElements": (1,),
-    "ScatterND": (1,),
-    "Slice": (1, 2, 3, 4),
-    "Split": (1,),
-    "SplitToSequence": (1,),
-    "Squeeze": (1,),
-    "Tile": (1,),
-    "TopK": (1,),
-    "Trilu": (1,),
-    "Unsqueeze": (1,),
-    "Upsample": (1,),
-}
+EXACT_INPUTS: Mapping[str, tuple[int, ...]] = {one.name: one.steers for one in STANDARD.values() if one.steers}
 # Operators that multiply and accumulate, and the inputs that tensor cores take in TF32 (a bias is added in FP32).
 # FusedConv, FusedGemm, FusedMatMul and NhwcFusedConv are ONNX Runtime's names for the same with an epilogue.
 PRODUCTS: Mapping[str, tuple[int, ...] | None] = {
-    "Conv": (0, 1),
-    "ConvTranspose": (0, 1),
-    "Einsum": None,  # all of them
-    "FusedConv": (0, 1),
-    "FusedGemm": (0, 1),
-    "FusedMatMul": (0, 1),
-    "Gemm": (0, 1),
-    "MatMul": (0, 1),
-    "NhwcFusedConv": (0, 1),
+    one.name: one.multiplies for one in OPERATORS.values() if one.kind == "product" and one.multiplies != ()
 }
 # Operators with products inside whose inputs cannot be rounded from outside; of recurrent ones `recurrent` tells.
-_PRODUCTS_INSIDE = frozenset({"Attention", "DeformConv", "FlexAttention", "MultiHeadAttention"})
+_PRODUCTS_INSIDE = with_trait("products inside")
 _FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE})
 
 
@@ -232,7 +180,7 @@ def _from_shapes(nodes: list[ir.Node]) -> set[ir.Node]:
     for node in nodes:
         if bodies(node):
             continue
-        if node.op_type in {"Shape", "Size", "Constant"}:
+        if node.op_type in SHAPE_READERS | {"Constant"}:
             found.add(node)
             continue
         inputs = [value for value in node.inputs if value is not None]

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from parityscope.operators import of_kind
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -26,7 +28,7 @@ __all__ = [
 
 DEFAULT_EPSILON = 1e-5  # of the attribute `epsilon`, in every operator that has it
 GELU_CUBIC = 0.044715  # Gelu with approximate="tanh": 0.5 x (1 + tanh(sqrt(2 / π) (x + 0.044715 x³)))
-SHAPE_READERS = frozenset({"Shape", "Size"})  # what they give does not depend on the numbers they read
+SHAPE_READERS = of_kind("shape")  # what they give does not depend on the numbers they read
 DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})  # whose operators the standard itself defines
 
 

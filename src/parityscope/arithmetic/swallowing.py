@@ -14,13 +14,14 @@ import onnx_ir as ir
 
 from parityscope.arithmetic._graphs import Names, feed, give_back
 from parityscope.arithmetic.element_types import infer_types
+from parityscope.operators import with_trait
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
 __all__ = ["SWALLOWS", "swallowing"]
 
-SWALLOWS = frozenset({"Clip", "Max", "Min", "Relu"})
+SWALLOWS = with_trait("bounds")
 
 
 def swallowing(model: ir.Model, first: Literal["low", "high"], among: Collection[str] | None = None) -> ir.Model:

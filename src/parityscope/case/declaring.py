@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
+from parityscope.operators import STANDARD
 from parityscope.records import Site, ValueInfo
 
 if TYPE_CHECKING:
@@ -27,18 +28,7 @@ __all__ = [
 ]
 
 # What gives no tensor; ZipMap is of ONNX's domain for classical models.
-_MAKERS = frozenset(
-    {
-        "Optional",
-        "SequenceConstruct",
-        "SequenceEmpty",
-        "SequenceErase",
-        "SequenceInsert",
-        "SequenceMap",
-        "SplitToSequence",
-        "ZipMap",
-    }
-)
+_MAKERS = frozenset(one.name for one in STANDARD.values() if one.gives != "tensor")
 # ONNX writes element types in capitals of its own; numpy and ml_dtypes call them so.
 DTYPE_NAMES = {
     "BFLOAT16": "bfloat16",

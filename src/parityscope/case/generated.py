@@ -32,6 +32,7 @@ import numpy as np
 from parityscope.case.conformance import declared_text
 from parityscope.case.formats import Announced, Stored, dtype_of
 from parityscope.errors import ParityError
+from parityscope.operators import MOVING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -53,21 +54,7 @@ _SMALL = 10
 _CHANNEL_COUNTS = frozenset({1, 3, 4})
 _BATCH_NAMES = frozenset({"n", "b", "batch", "batch_size", "batchsize", "bs"})
 # Operators that pass indices on: their input 0 reaches the table through them unchanged.
-_PASS = frozenset(
-    {
-        "Cast",
-        "Identity",
-        "Reshape",
-        "Unsqueeze",
-        "Squeeze",
-        "Flatten",
-        "Transpose",
-        "Slice",
-        "Expand",
-        "Split",
-        "Concat",
-    }
-)
+_PASS = MOVING | {"Concat"}
 # Operators that look rows up, by (operator, input): where the table is.
 _LOOKUPS = {
     ("Gather", 1): 0,

@@ -10,6 +10,7 @@ import numpy as np
 
 from parityscope.case.graph import constant_value, node_name
 from parityscope.localization import leading_suspects
+from parityscope.operators import role_of
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -38,18 +39,6 @@ class Constant:
     role: str
 
 
-# Names of the inputs of operators whose parameters deserve one, from the ONNX operator specification.
-_ROLES = {
-    "BatchNormalization": ("input", "scale", "bias", "running mean", "running variance"),
-    "Conv": ("input", "weight", "bias"),
-    "ConvTranspose": ("input", "weight", "bias"),
-    "Gemm": ("input", "weight", "bias"),
-    "LayerNormalization": ("input", "scale", "bias"),
-    "InstanceNormalization": ("input", "scale", "bias"),
-    "Clip": ("input", "lower bound", "upper bound"),
-}
-
-
 def leading(scene: Scene) -> list[Suspect]:
     """The suspects worth an experiment, worst first."""
     return leading_suspects(scene.localization)
@@ -64,18 +53,16 @@ def constants_of(scene: Scene, nodes: Container[str], *, most: float = math.inf)
         index += 1  # as in case.graph: Constant nodes do not count
         if node_name(node, index) not in nodes:
             continue
-        roles = _ROLES.get(node.op_type, ())
         for position, value in enumerate(node.inputs):
             array = _float_constant(value, most)
             if value is not None and array is not None:
-                role = roles[position] if position < len(roles) else "constant"
                 yield Constant(
                     name=str(value.name),
                     values=array.astype(np.float64),
                     dtype=array.dtype,
                     node=node_name(node, index),
                     op_type=node.op_type,
-                    role=role,
+                    role=role_of(node.op_type, position),
                 )
 
 

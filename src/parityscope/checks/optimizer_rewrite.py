@@ -34,6 +34,7 @@ from parityscope.checks._examples import PRODUCTS, product_arrays
 from parityscope.checks._reproducing import RUN_S, Misfit, misfit, refuted, supported
 from parityscope.errors import ParityError
 from parityscope.expectation import FLOAT32_ROUNDING
+from parityscope.operators import moving
 from parityscope.records import Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ _CODE = "FUS011"
 _TITLE = "The runtime's optimizer makes the error"
 _OFF = "optimization=disabled"
 # Operators that move or store what others compute.
-_STORING = {"Cast", "DequantizeLinear", "Flatten", "Identity", "Pad", "QuantizeLinear", "Reshape", "Transpose"}
+_STORING = moving("in order", "permuted") | {"Pad", "Cast"} | {"DequantizeLinear", "QuantizeLinear"}
 _RUNS = 40  # chosen: one barrier among 1,000 tensors takes some 20, each a session of the candidate
 
 

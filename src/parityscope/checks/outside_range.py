@@ -30,6 +30,7 @@ from parityscope.checks import Check, Example
 from parityscope.checks._common import number, percent
 from parityscope.checks._facts import fact
 from parityscope.checks._statistics import is_constant
+from parityscope.operators import moving, of_kind, with_trait
 from parityscope.records import Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ _OUTSIDE = 0.01  # of the elements; chosen
 _NARROW = 0.05  # of the deviation; chosen: a twelfth of a night photograph's
 _STEPS = 6  # operators from the input on that are looked through
 _MOST_CHANNELS = 4  # of a constant that normalizes an image; one for all features of a table says nothing of each
-_MOVES = frozenset({"Cast", "Identity", "Transpose", "Reshape", "Unsqueeze"})
+_MOVES = moving("in order", "permuted") | of_kind("conversion")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +111,7 @@ def _normalization(value: ir.Value) -> _Normal | None:
             other = next((one for one in node.inputs if one is not value), None)
             held = None if other is None else constant_value(other)
             known = None if held is None or len(node.inputs) != 2 else np.asarray(held.numpy(), np.float64)
-            if known is None or known.size > _MOST_CHANNELS or node.op_type not in {"Add", "Sub", "Mul", "Div"}:
+            if known is None or known.size > _MOST_CHANNELS or node.op_type not in with_trait("affine"):
                 break
             gain, offset = _composed(node.op_type, gain, offset, known.reshape(-1), first=node.inputs[0] is value)
         value = node.outputs[0]

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 from parityscope.checks import Check, Example
 from parityscope.checks._examples import DENSE, DENSE_CONSTANTS, DENSE_INPUTS
 from parityscope.checks._facts import fact
+from parityscope.operators import MOVING
 from parityscope.records import Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
@@ -42,10 +43,7 @@ _CODE = "ENV003"
 _CPU = "CPUExecutionProvider"
 _FLOATS = frozenset({"f32", "f16", "bf16", "f64"})
 # Operators that move or convert data; where they run changes no number.
-_PASSIVE = frozenset(
-    "Cast Concat Expand Flatten Gather Identity MemcpyFromHost MemcpyToHost Reshape Shape Slice Split Squeeze Transpose "
-    "Unsqueeze".split()
-)
+_PASSIVE = MOVING | {"Concat", "Shape"} | {"MemcpyFromHost", "MemcpyToHost"}
 _NAMED = 10  # chosen: nodes in the details of a finding
 
 

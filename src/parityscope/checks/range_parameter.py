@@ -30,6 +30,7 @@ from parityscope.arithmetic import round_to
 from parityscope.checks import Check, Example, Proposal, Result
 from parityscope.checks._common import EXPLAINED, constants_of, explained_share, leading, number, percent
 from parityscope.checks._correcting import with_constants
+from parityscope.operators import CONTRACTIONS, with_trait
 from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
@@ -132,8 +133,8 @@ def _finding(
 
 
 # Operators whose constants can take up a power of two, and those that put "minus infinity" into attention scores.
-_SCALED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "Mul", "Div", "LayerNormalization"})
-_MASKED = frozenset({"Add", "Where", "Mul", "Sub"})
+_SCALED = CONTRACTIONS | {"Mul", "Div"} | {"LayerNormalization"}
+_MASKED = (with_trait("affine") - {"Div"}) | {"Where"}
 
 
 def _repairs(constant: Constant) -> tuple[OfferedRepair, ...]:

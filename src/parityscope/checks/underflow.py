@@ -31,6 +31,7 @@ import numpy as np
 from parityscope.arithmetic import round_to
 from parityscope.checks import Check, Example, Proposal, Result
 from parityscope.checks._common import EXPLAINED, constants_of, explained_share, number, percent
+from parityscope.operators import STANDARD
 from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ _CODE = "RNG003"
 
 # Weights have many tiny elements whose loss says nothing; a guard against division by zero is a scalar or a small row.
 _SMALL_CONSTANT = 64
-_POLES = {"Div", "Log", "Pow", "Reciprocal"}  # what makes infinity or NaN of a zero
+_POLES = frozenset(one.name for one in STANDARD.values() if one.pole is not None)  # make infinity or NaN of a zero
 _ASKED = 16  # chosen: an experiment is a run of the model; those that vanish are asked first
 
 

@@ -16,6 +16,7 @@ import onnx
 import onnx_ir as ir
 
 from parityscope.evaluation.kernels import declared, open_message, tensor_message
+from parityscope.operators import of_kind, with_trait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -28,9 +29,9 @@ _SMALL = 4096  # elements: constants up to this size are part of a derivative's 
 _SCALARS = 16  # elements: constants of any type that say how to compute (scales, bounds). Chosen
 # The oldest opsets for which derivatives are written; what single nodes mean has not changed since.
 _OPSET, _MAX_POOL = 13, 16
-_PASSES_ON = frozenset({"Identity", "Dropout"})
+_PASSES_ON = with_trait("passes on") - of_kind("conversion")
 # Their derivative is zero wherever they have one, and says nothing of what a small change does.
-_JUMPS = frozenset({"Ceil", "Floor", "Round", "Sign", "QuantizeLinear", "DynamicQuantizeLinear"})
+_JUMPS = with_trait("steps")
 
 
 @dataclass(slots=True, kw_only=True)

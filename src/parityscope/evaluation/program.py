@@ -24,6 +24,7 @@ from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.opsets import OLDEST, prepare
 from parityscope.case.model import read_graph
 from parityscope.errors import ParityError
+from parityscope.operators import of_kind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -44,10 +45,8 @@ __all__ = [
     "wide_program",
 ]
 
-RANDOM = frozenset(
-    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
-)
-_CONTROL = frozenset({"If", "Loop", "Scan"})
+RANDOM = of_kind("random")
+_CONTROL = of_kind("control flow")
 _ONNX = frozenset({"", "ai.onnx"})
 
 

@@ -21,6 +21,7 @@ from parityscope.case.graph import constant_value, node_name
 from parityscope.evaluation.rounding import Rounding
 from parityscope.expectation.forecasts import ChangedParameter
 from parityscope.expectation.ranges import joined, range_of
+from parityscope.operators import role_of
 from parityscope.records import Site
 
 if TYPE_CHECKING:
@@ -28,23 +29,10 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic import Format
 
-__all__ = ["changed_parameters", "role_of"]
+__all__ = ["changed_parameters"]
 
 
 _NOWHERE = Site(tensor="", node="", op_type="", index=-1)
-# Names of the inputs of operators whose parameters deserve one, from the ONNX operator specification.
-_ROLES = {
-    "BatchNormalization": ("input", "scale", "bias", "running mean", "running variance"),
-    "Clip": ("input", "lower bound", "upper bound"),
-    "Conv": ("input", "weight", "bias"),
-    "ConvTranspose": ("input", "weight", "bias"),
-    "Gather": ("table",),
-    "Gemm": ("input", "weight", "bias"),
-    "GroupNormalization": ("input", "scale", "bias"),
-    "InstanceNormalization": ("input", "scale", "bias"),
-    "LayerNormalization": ("input", "scale", "bias"),
-    "MatMul": ("weight", "weight"),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -108,12 +96,6 @@ def changed_parameters(model: ir.Model, number_format: Format) -> tuple[ChangedP
             )
         )
     return tuple(found)
-
-
-def role_of(op_type: str, index: int) -> str:
-    """What input `index` of an operator is called."""
-    roles = _ROLES.get(op_type, ())
-    return roles[index] if index < len(roles) else "constant"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

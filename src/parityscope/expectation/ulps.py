@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic._attributes import text
-from parityscope.arithmetic.movement import MOVES
+from parityscope.operators import STANDARD, of_exactness
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,43 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["EXACT", "SUMS", "ULPS", "ulps_of"]
 
 # Operators that make no error of their own in FP32: they move, choose or compare, or their results are whole numbers.
-EXACT = MOVES | {
-    "ArgMax", "ArgMin", "BitShift", "Cast", "CastLike", "Ceil", "Constant", "ConstantOfShape", "DequantizeLinear", "Dropout",
-    "Equal", "EyeLike", "Floor", "Greater", "Hardmax", "If", "IsInf", "IsNaN", "Less", "Loop", "MaxRoiPool",
-    "MaxUnpool", "NonMaxSuppression", "NonZero", "OneHot", "QuantizeLinear", "RandomNormal", "RandomUniform", "Range",
-    "Round", "Scan", "Shape", "Sign", "Size", "Unique",
-}  # fmt: skip
+EXACT = of_exactness("exact")
 # Operators that sum, and normalizations and Softmax with sums inside.
-SUMS = frozenset(
-    {
-        "AveragePool",
-        "BatchNormalization",
-        "Conv",
-        "ConvTranspose",
-        "Einsum",
-        "Gemm",
-        "GlobalAveragePool",
-        "GroupNormalization",
-        "InstanceNormalization",
-        "LayerNormalization",
-        "LogSoftmax",
-        "MatMul",
-        "RMSNormalization",
-        "ReduceL1",
-        "ReduceL2",
-        "ReduceMean",
-        "ReduceSum",
-        "ReduceSumSquare",
-        "Softmax",
-    }
-)
+SUMS = frozenset(name for name in of_exactness("sums") if STANDARD[name].ulps is None)
 # Units in the last place by operator; what is in no table counts as one correct rounding.
-ULPS: Mapping[str, float] = {
-    "Acos": 4.0, "Asin": 4.0, "Atan": 5.0, "Celu": 4.0, "Cos": 4.0, "Cosh": 4.0, "Elu": 3.0, "Erf": 16.0, "Exp": 3.0,
-    "Gelu": 17.0, "HardSigmoid": 1.0, "HardSwish": 1.5, "Log": 3.0, "Mish": 11.0, "Pow": 16.0, "Selu": 3.5, "Sigmoid": 4.0,
-    "Sin": 4.0, "Sinh": 4.0, "Softplus": 6.0, "Softsign": 1.0, "Tan": 5.0, "Tanh": 5.0, "ReduceLogSum": 3.0,
-    "ReduceLogSumExp": 6.0, "Resize": 2.0, "Upsample": 2.0, "GridSample": 2.0,
-}  # fmt: skip
+ULPS: Mapping[str, float] = {one.name: one.ulps for one in STANDARD.values() if one.ulps is not None}
 # Two axes, each of four terms whose signs alternate and whose weights are polynomials of a coordinate.
 _CUBIC = 8.0
 _CORRECT = 0.5

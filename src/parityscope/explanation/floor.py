@@ -35,10 +35,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic._attributes import number
-from parityscope.arithmetic.movement import MOVES
 from parityscope.arithmetic.sites import PRODUCTS
 from parityscope.expectation.error_model import ROUNDING
 from parityscope.explanation.regions import open_region
+from parityscope.operators import base_of, of_exactness, of_kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,18 +60,11 @@ _BOTH = math.sqrt(2.0)  # two evaluations, each with noise of its own
 _ENLARGED = 1024.0  # FP32's noise; that of a coarser accumulator is resolved as it is
 _DRAWS = 8
 _LEAST = 0.25  # of its channel's mean variance: eight draws can come out small by chance, not by four
-_EXACT = MOVES | {
-    "And", "ArgMax", "ArgMin", "Ceil", "Equal", "Floor", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Mod",
-    "NonZero", "Not", "OneHot", "Or", "Round", "Shape", "Sign", "Size",
-}  # fmt: skip
-_ONCE = frozenset({"Add", "Cast", "Div", "LeakyRelu", "Mul", "PRelu", "Sqrt", "Sub"})
-_SUMS = frozenset(
-    {
-        "AveragePool", "GlobalAveragePool", "GroupNormalization", "InstanceNormalization", "LayerNormalization",
-        "LogSoftmax", "LpNormalization", "Mean", "RMSNormalization", "ReduceL1", "ReduceL2", "ReduceLogSumExp",
-        "ReduceMean", "ReduceSum", "ReduceSumSquare", "Softmax", "Sum",
-    }
-)  # fmt: skip
+# Each rounds once, to the type that it gives.
+_STORING = of_kind("conversion") | {"DequantizeLinear"}
+_EXACT = of_exactness("exact") - _STORING
+_ONCE = of_exactness("correct") | _STORING
+_SUMS = of_exactness("sums") - PRODUCTS.keys() - {"BatchNormalization"}
 
 
 def noise_floor(
@@ -213,16 +206,15 @@ def _terms(node: ir.Node, arrays: Sequence[np.ndarray | None], array: np.ndarray
     first, second = arrays[0], arrays[1] if len(arrays) > 1 else None
     if first is None or second is None:
         return 1.0
-    if node.op_type in {"Conv", "FusedConv", "NhwcFusedConv"}:
+    product = base_of(node.op_type)
+    if product == "Conv":
         return float(math.prod(second.shape[1:]))
-    if node.op_type == "ConvTranspose":
+    if product == "ConvTranspose":
         return float(second.shape[0] * math.prod(second.shape[2:]))
-    if node.op_type in {"Gemm", "FusedGemm", "MatMul", "FusedMatMul"}:
-        return (
-            math.sqrt(first.size * second.size / max(1, array.size))
-            if node.op_type.endswith("Gemm")
-            else float(first.shape[-1])
-        )
+    if product == "Gemm":
+        return math.sqrt(first.size * second.size / max(1, array.size))
+    if product == "MatMul":
+        return float(first.shape[-1])
     return float(max(first.shape, default=1))
 
 

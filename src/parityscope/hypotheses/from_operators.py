@@ -15,6 +15,7 @@ from parityscope.evaluation.program import compile_program
 from parityscope.hypotheses.changes import rounded
 from parityscope.hypotheses.edits import Edit
 from parityscope.hypotheses.schemas import TEXT, changed_node, quoted_words, schema_of, versions_of
+from parityscope.operators import with_trait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,7 +29,7 @@ _NO_FUNCTIONS = re.compile(
     "Random|Bernoulli|Multinomial|^If$|^Loop$|^Scan$|Sequence|Optional|Dropout|Constant|String|Regex"
 )
 _MOST_CHOICES = 8
-_HANDS_ON = frozenset({"Constant", "Shape", "Cast", "CastLike", "Identity"})
+_HANDS_ON = with_trait("computes nothing")
 
 
 def operator_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterator[Edit]:

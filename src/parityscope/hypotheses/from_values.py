@@ -17,6 +17,7 @@ from parityscope.hypotheses.edits import Edit
 from parityscope.hypotheses.functions import FUNCTIONS
 from parityscope.hypotheses.schemas import schema_of
 from parityscope.hypotheses.stretch import numbers
+from parityscope.operators import STANDARD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,25 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["elementwise_edits", "fitted_edits", "nice"]
 
 # Functions that ONNX has an operator for, under the same name.
-_OPERATORS = frozenset(
-    {
-        "Relu",
-        "Sigmoid",
-        "Tanh",
-        "HardSigmoid",
-        "HardSwish",
-        "Softplus",
-        "Mish",
-        "Elu",
-        "Selu",
-        "Softsign",
-        "Abs",
-        "Exp",
-        "Log",
-        "Sqrt",
-    }
-    | {"Reciprocal", "Erf", "Round", "Floor", "Ceil", "Sign", "Sin", "Cos"}
-)
+_OPERATORS = FUNCTIONS.keys() & STANDARD.keys()
 _FITTED = 32.0  # bits of a number that was fitted: float32's
 _SHORT = 5.0  # bits of one that people choose
 _WRITTEN = 10.0  # of one with two digits: ninety of them in each of some ten decades

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.arithmetic._attributes import input_at
 from parityscope.case.model import dtype_name
-from parityscope.lint._walk import MOVES
+from parityscope.operators import MOVING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,7 +90,7 @@ def type_of(value: ir.Value | None) -> str:
 
 def _cast_behind(value: ir.Value | None) -> ir.Node | None:
     node = None if value is None else value.producer()
-    while node is not None and node.op_type in MOVES and node.op_type not in {"Cast", "CastLike"} and node.inputs:
+    while node is not None and node.op_type in MOVING and node.op_type not in {"Cast", "CastLike"} and node.inputs:
         source = node.inputs[0]
         node = None if source is None else source.producer()
     return node if node is not None and node.op_type == "Cast" and not node.domain else None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from parityscope.arithmetic._attributes import input_at
 from parityscope.lint._roles import kept_in_fp32
 from parityscope.lint._walk import behind, number_of, readers
+from parityscope.operators import with_trait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Guard", "guards"]
 
-_GUARDING = frozenset({"Add", "Max", "Clip"})
+_GUARDING = with_trait("guards")
 _LARGEST_EPSILON = 1e-2  # chosen: what is larger changes the function visibly and guards nothing
 # Operators whose output is exactly zero on ordinary data; Softmax underflows to it in 16 bits.
-_ZEROS = frozenset({"Relu", "ThresholdedRelu", "Softmax"})
+_ZEROS = with_trait("gives zeros")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

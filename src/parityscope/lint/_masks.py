@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from parityscope.lint._walk import MOVES
+from parityscope.operators import MOVING, with_trait
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -20,16 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Goal", "goal_of", "is_mask"]
 
-_INTO = frozenset(
-    {"Where", "Add", "Sub", "Mul", "Sum", "Pad", "Concat", "ScatterND", "ScatterElements", "ConstantOfShape", "Trilu"}
-)
-_THROUGH = MOVES | _INTO | {"Neg", "Div", "Max", "Min", "If"}
-_NORMALIZE = frozenset(
-    {"Softmax", "LogSoftmax", "Attention", "MultiHeadAttention", "GroupQueryAttention", "ReduceLogSumExp"}
-)
-_LARGEST = frozenset({"ReduceMax", "ArgMax", "TopK", "MaxPool", "GlobalMaxPool", "Max"})
-_SMALLEST = frozenset({"ReduceMin", "ArgMin", "Min"})
-_SATURATE = frozenset({"Sigmoid", "Tanh", "HardSigmoid", "Erf", "Clip"})
+_INTO = (with_trait("affine") - {"Div"}) | (with_trait("chooses elements") - {"OneHot"}) | {"Sum", "Trilu"}
+_THROUGH = MOVING | _INTO | {"Neg", "Div"} | {"Max", "Min"} | {"If"}
+_NORMALIZE = with_trait("softmax inside")
+_LARGEST = with_trait("largest")
+_SMALLEST = with_trait("smallest")
+_SATURATE = with_trait("saturates")
 _REACH = 16  # nodes on the way; chosen: an exported attention mask takes up to ten
 _SMALLEST_MASK = 1e4  # the smallest magnitude that is used as infinity in practice (BERT's -10,000)
 

@@ -14,6 +14,7 @@ from parityscope.case.model import dtype_name, read_graph
 from parityscope.errors import ParityError
 from parityscope.lint._records import Constant, Numbers, Place, Sheet
 from parityscope.lint._scan import float_numbers, integer_numbers
+from parityscope.operators import of_kind, with_trait
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _SIXTEEN_BITS = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 # ConstantOfShape fills a tensor with one number: it is read as a constant of one element.
 _MAKE = frozenset({"Constant", "ConstantOfShape"})
 # These read or write 16-bit floats without computing in them: a file that only stores weights so computes in FP32.
-_STORES = frozenset({"Cast", "CastLike", "DequantizeLinear", "Constant", "Identity", "If", "Loop", "Scan"})
+_STORES = with_trait("computes nothing") | of_kind("control flow") | {"DequantizeLinear"}
 
 
 def read_sheet(path: str | Path, formats: Sequence[str]) -> Sheet:

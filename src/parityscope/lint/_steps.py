@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from parityscope.arithmetic._attributes import input_at
 from parityscope.lint._roles import kept_in_fp32
 from parityscope.lint._walk import ahead, behind, number_of, same_value
+from parityscope.operators import with_trait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +21,7 @@ __all__ = ["Step", "steps"]
 
 _SUMS = frozenset({"ReduceMean", "ReduceSum", "GlobalAveragePool"})
 _REACH = 8  # nodes between the square and the root behind it: reductions, divisions by a count, an epsilon
-_BETWEEN = _SUMS | {"Add", "Mul", "Div", "Clip", "Max"}
+_BETWEEN = _SUMS | with_trait("guards") | {"Mul", "Div"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

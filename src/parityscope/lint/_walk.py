@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic._attributes import input_at
+from parityscope.operators import MOVING, STANDARD, of_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HOST",
-    "MOVES",
     "ahead",
     "behind",
     "float_attribute",
@@ -25,27 +25,11 @@ __all__ = [
     "same_value",
 ]
 
-# Operators whose output holds the elements of their first input, rearranged; Cast as far as the type holds them.
-MOVES = frozenset(
-    "Cast CastLike Identity Reshape Flatten Squeeze Unsqueeze Transpose Expand Tile Slice Split Gather GatherElements"
-    " GatherND DepthToSpace SpaceToDepth".split()
-)
 # Inputs that engines read on the host, at build time or in FP32 whatever the format: (operator, position).
 HOST = frozenset(
     {
-        *(("Resize", position) for position in (1, 2, 3)),
-        ("Upsample", 1),
-        *(("Range", position) for position in (0, 1, 2)),
-        *(("NonMaxSuppression", position) for position in (3, 4)),
-        *((op, position) for op in ("QuantizeLinear", "DequantizeLinear") for position in (1, 2)),
-        *(("QLinearConv", position) for position in (1, 2, 4, 5, 6, 7)),
-        *(("QLinearMatMul", position) for position in (1, 2, 4, 5, 6, 7)),
-        *(
-            (op, position)
-            for op in ("Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Equal")
-            for position in (0, 1)
-        ),
-        ("Dropout", 1),
+        *((one.name, position) for one in STANDARD.values() for position in one.steers),
+        *((name, position) for name in of_kind("comparison") for position in (0, 1)),
     }
 )
 
@@ -55,7 +39,7 @@ def readers(value: ir.Value) -> Iterator[tuple[ir.Node, int]]:
     waiting, seen = [value], {id(value)}
     while waiting:
         for node, position in waiting.pop(0).uses():
-            if node.op_type not in MOVES or position != 0 or node.domain:
+            if node.op_type not in MOVING or position != 0 or node.domain:
                 yield node, position
                 continue
             fresh = [output for output in node.outputs if id(output) not in seen]
@@ -71,7 +55,7 @@ def ahead(node: ir.Node) -> list[ir.Node]:
 def behind(value: ir.Value | None) -> ir.Node | None:
     """The node that computes `value`, past those that only move elements; None for an input or a constant."""
     node = None if value is None else value.producer()
-    while node is not None and node.op_type in MOVES and not node.domain and node.inputs:
+    while node is not None and node.op_type in MOVING and not node.domain and node.inputs:
         if node.op_type == "Cast" and not _float_to_float(node):
             return node
         source = node.inputs[0]
@@ -86,7 +70,7 @@ def number_of(sheet: Sheet, value: ir.Value | None) -> float | None:
         if constant is not None:
             return constant.scalar
         node = value.producer()
-        if node is None or node.op_type not in MOVES or not node.inputs:
+        if node is None or node.op_type not in MOVING or not node.inputs:
             return None
         value = node.inputs[0]
     return None

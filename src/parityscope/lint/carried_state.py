@@ -25,6 +25,7 @@ from parityscope.lint import Example, Rule
 from parityscope.lint._casts import type_of
 from parityscope.lint._telling import named, plural, told
 from parityscope.lint._walk import int_attribute
+from parityscope.operators import STANDARD, of_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +39,8 @@ __all__ = ["RULE"]
 
 _CODE = "SEQ101"
 _TITLE = "State is carried from step to step"
-_RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
+_RECURRENT = of_kind("recurrent")
+_LOOPS = frozenset(one.name for one in STANDARD.values() if one.carries)
 _FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
 
 
@@ -60,7 +62,7 @@ def _carries(place: Place) -> bool:
     node = place.node
     if node.op_type in _RECURRENT:
         return True
-    if node.op_type not in {"Loop", "Scan"} or "body" not in node.attributes:
+    if node.op_type not in _LOOPS or "body" not in node.attributes:
         return False
     return any(type_of(value) in _FLOATS for value in _state(node))
 

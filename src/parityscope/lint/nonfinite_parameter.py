@@ -24,9 +24,10 @@ import numpy as np
 
 from parityscope.lint import Example, Rule
 from parityscope.lint._masks import is_mask
-from parityscope.lint._roles import CHOOSE_ELEMENTS, role_of, stands_for_a_bound
+from parityscope.lint._roles import CHOOSE_ELEMENTS, stands_for_a_bound
 from parityscope.lint._telling import by_hand, told
 from parityscope.lint._walk import HOST, readers
+from parityscope.operators import role_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +73,7 @@ def _finding(sheet: Sheet, constant: Constant, held: list[tuple[ir.Node, int]]) 
         _CODE,
         _TITLE,
         role,
-        f"{node.op_type} {first.name} reads {role_of(node, position)} {constant.name!r}, which holds {what} of "
+        f"{node.op_type} {first.name} reads {role_of(node.op_type, position)} {constant.name!r}, which holds {what} of "
         f"{constant.size:,} elements",
         because=f"{constant.name} was read",
         places=list(dict.fromkeys(sheet.place(each) for each, _ in held)),

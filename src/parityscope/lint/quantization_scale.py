@@ -24,6 +24,7 @@ import numpy as np
 
 from parityscope.lint import Example, Rule
 from parityscope.lint._telling import by_hand, told
+from parityscope.operators import STANDARD, of_kind, with_trait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,8 +36,7 @@ __all__ = ["RULE"]
 
 _CODE = "QNT101"
 _TITLE = "A quantization scale that cannot be one"
-# Positions of scales, from the ONNX operator specification.
-_SCALES = {"QuantizeLinear": (1,), "DequantizeLinear": (1,), "QLinearConv": (1, 4, 6), "QLinearMatMul": (1, 4, 6)}
+_SCALES = {name: STANDARD[name].positions(" scale") for name in of_kind("quantization") | with_trait("quantized")}
 
 
 def _look(sheet: Sheet) -> Iterator[Finding]:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from parityscope.case.graph import closure
 from parityscope.lint import Example, Rule
 from parityscope.lint._telling import by_hand, named, plural, told
+from parityscope.operators import of_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,9 +33,7 @@ __all__ = ["RULE"]
 
 _CODE = "RUN101"
 _TITLE = "Operators that draw random numbers"
-_RANDOM = frozenset(
-    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
-)
+_RANDOM = of_kind("random")
 
 
 def _look(sheet: Sheet) -> Iterator[Finding]:

@@ -31,10 +31,11 @@ import numpy as np
 
 from parityscope.lint import Example, Rule
 from parityscope.lint._masks import is_mask
-from parityscope.lint._roles import CHOOSE_ELEMENTS, kept_in_fp32, role_of, stands_for_a_bound
+from parityscope.lint._roles import CHOOSE_ELEMENTS, kept_in_fp32, stands_for_a_bound
 from parityscope.lint._scan import becomes
 from parityscope.lint._telling import by_hand, diagnose, number, told
 from parityscope.lint._walk import HOST, readers
+from parityscope.operators import role_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,7 +100,7 @@ def _finding(
     worst = float(constant.numbers.worst)
     limits = ", ".join(f"{each.title} (largest {number(each.largest)})" for each in formats)
     count = _beyond(constant, formats[0])
-    what = role_of(first.node, position)
+    what = role_of(first.node.op_type, position)
     claim = (
         f"{first.node.op_type} {first.name} reads {what} {constant.name!r}, which holds {number(worst)}: beyond {limits}, "
         f"{count:,} of {constant.size:,} elements. {_fate(formats[0], worst, what)}"

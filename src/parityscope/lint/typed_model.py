@@ -25,6 +25,7 @@ import numpy as np
 from parityscope.lint import Example, Rule
 from parityscope.lint._casts import type_of
 from parityscope.lint._telling import named, told
+from parityscope.operators import of_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +57,7 @@ def _look(sheet: Sheet) -> Iterator[Finding]:
 
 
 def _computes_in(place: Place, dtype: str) -> bool:
-    if place.node.op_type in {"Cast", "If", "Loop", "Scan"}:
+    if place.node.op_type in of_kind("control flow") | {"Cast"}:
         return False
     return any(type_of(value) == dtype for value in place.node.inputs)
 

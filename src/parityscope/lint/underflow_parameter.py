@@ -30,9 +30,10 @@ import numpy as np
 from parityscope.arithmetic import round_to
 from parityscope.arithmetic.standard import DEFAULT_EPSILON
 from parityscope.lint import Example, Rule
-from parityscope.lint._roles import kept_in_fp32, role_of
+from parityscope.lint._roles import kept_in_fp32
 from parityscope.lint._telling import by_hand, diagnose, number, told
 from parityscope.lint._walk import HOST, float_attribute, readers
+from parityscope.operators import multiplies, role_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,26 +48,6 @@ __all__ = ["RULE"]
 
 _CODE = "RNG102"
 _TITLE = "Parameters lose digits or vanish in the number format"
-
-# Operators that multiply with (or divide by) these inputs.
-_MULTIPLIES = {
-    "Conv": (1,),
-    "ConvTranspose": (1,),
-    "Gemm": (0, 1),
-    "MatMul": (0, 1),
-    "Mul": (0, 1),
-    "Div": (0, 1),
-    "Einsum": (0, 1, 2),
-    "LSTM": (1, 2),
-    "GRU": (1, 2),
-    "RNN": (1, 2),
-    "PRelu": (1,),
-    "BatchNormalization": (1, 4),
-    "LayerNormalization": (1,),
-    "InstanceNormalization": (1,),
-    "GroupNormalization": (1,),
-    "RMSNormalization": (1,),
-}
 
 
 def _look(sheet: Sheet) -> Iterator[Finding]:
@@ -86,7 +67,7 @@ def _underflow(constant: Constant, number_format: Format) -> float:
 
 def _matters(sheet: Sheet, constant: Constant, place: Place, position: int, number_format: Format) -> bool:
     node = place.node
-    if position not in _MULTIPLIES.get(node.op_type, ()) or (node.op_type, position) in HOST:
+    if not multiplies(node.op_type, position) or (node.op_type, position) in HOST:
         return False
     if kept_in_fp32(sheet, place, position):
         return False
@@ -114,7 +95,7 @@ def _finding(sheet: Sheet, constant: Constant, number_format: Format, held: list
         _CODE,
         _TITLE,
         "contributing",
-        f"{first.node.op_type} {first.name} reads {role_of(first.node, position)} {constant.name!r} (largest "
+        f"{first.node.op_type} {first.name} reads {role_of(first.node.op_type, position)} {constant.name!r} (largest "
         f"{largest}): in {number_format.title} {loss.vanished:,} of {constant.size:,} elements become zero and "
         f"{loss.subnormal:,} subnormal, which changes the tensor by {100 * loss.underflow:.3g} %",
         because=f"rounding costs {100 * number_format.unit_roundoff:.3g} % at most where a number is normal; underflow "

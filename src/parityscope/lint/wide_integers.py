@@ -28,6 +28,7 @@ import numpy as np
 from parityscope.lint import Example, Rule
 from parityscope.lint._telling import listed, plural, told
 from parityscope.lint._walk import readers
+from parityscope.operators import of_kind, with_trait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,9 +41,7 @@ __all__ = ["RULE"]
 _CODE = "CST104"
 _TITLE = "Integers beyond int32"
 _LOW, _HIGH = -(2**31), 2**31 - 1
-_ARITHMETIC = frozenset(
-    {"Add", "Sub", "Mul", "Div", "Mod", "Pow", "Equal", "Less", "Greater", "BitShift", "BitwiseAnd", "BitwiseXor"}
-)
+_ARITHMETIC = with_trait("affine") | of_kind("comparison", "bits") | {"Mod", "Pow"}
 
 
 def _look(sheet: Sheet) -> Iterator[Finding]:

@@ -22,6 +22,7 @@ import numpy as np
 
 from parityscope.lint import Example, Rule
 from parityscope.lint._telling import named, plural, told
+from parityscope.operators import STANDARD, of_kind, with_trait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,12 +35,7 @@ __all__ = ["RULE"]
 _CODE = "QNT102"
 _TITLE = "Quantization that is not symmetric int8"
 _ZERO_POINTS = {
-    "QuantizeLinear": (2,),
-    "DequantizeLinear": (2,),
-    "QLinearConv": (2, 5, 7),
-    "QLinearMatMul": (2, 5, 7),
-    "ConvInteger": (2, 3),
-    "MatMulInteger": (2, 3),
+    name: STANDARD[name].positions("zero point") for name in of_kind("quantization") | with_trait("quantized")
 }
 _EIGHT_BITS = frozenset({"int8", "uint8"})
 

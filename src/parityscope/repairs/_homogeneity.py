@@ -18,6 +18,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic._attributes import integer
+from parityscope.operators import CONTRACTIONS, STANDARD, of_kind, with_trait
 from parityscope.repairs._editing import scalar_of
 
 if TYPE_CHECKING:
@@ -29,33 +30,17 @@ Slot = tuple[str, int | str]  # ("in", position), ("out", position) or ("attr", 
 Equation = dict[Slot, Fraction]
 
 # y(a x) = a y(x) for a power of two a, in the first input; further inputs are indices, shapes or slopes.
-_FIRST = frozenset(
-    "Relu LeakyRelu PRelu Abs Neg Identity Dropout MaxPool AveragePool GlobalMaxPool GlobalAveragePool"
-    " Reshape Flatten Squeeze Unsqueeze Transpose Expand Tile Slice Split Gather GatherElements GatherND DepthToSpace"
-    " SpaceToDepth ReduceMean ReduceSum ReduceMax ReduceMin ReduceL1 ReduceL2 CumSum Trilu Upsample TopK ReverseSequence"
-    " Compress CenterCropPad".split()
-)
-_TIED = {  # the positions of inputs that share the output's exponent
-    "Add": None,
-    "Sub": None,
-    "Sum": None,
-    "Mean": None,
-    "Max": None,
-    "Min": None,
-    "Concat": None,
-    "Where": (1, 2),
-    "Pad": (0, 2),
-    "ScatterND": (0, 2),
-    "ScatterElements": (0, 2),
-}
+_FIRST = frozenset(one.name for one in STANDARD.values() if one.scales_with == (0,))
+# The positions of inputs that share the output's exponent; None: all of them.
+_TIED = {one.name: one.scales_with for one in STANDARD.values() if one.scales_with not in {(), (0,)}}
 # Constants there are added or compared to others: that they become small beside them loses nothing.
 ADDITIVE = frozenset({*_TIED, "Clip"})
-_PRODUCTS = frozenset({"Mul", "MatMul", "Conv", "ConvTranspose", "Gemm"})
+_PRODUCTS = CONTRACTIONS | {"Mul"}
 # Squares and cubes are products; roots of the form Pow are rounded by the power function, in the last place at most.
 _EXPONENTS = frozenset({1.0, 2.0, 3.0, 0.5, -0.5})
-_COMPARE = frozenset({"Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal"})
-_BLIND = frozenset({"ArgMax", "ArgMin", "Sign", "Shape", "Size", "IsNaN", "NonZero"})
-_WHITEN = frozenset({"LayerNormalization", "InstanceNormalization", "GroupNormalization", "RMSNormalization"})
+_COMPARE = of_kind("comparison")
+_BLIND = with_trait("ignores scale")
+_WHITEN = with_trait("whitens")
 
 
 def equations(node: ir.Node) -> list[Equation]:

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic import format_named
+from parityscope.operators import MOVING, of_kind, with_trait
 from parityscope.repairs import Repair
 from parityscope.repairs._editing import array_of, nodes_of, set_input
 
@@ -46,14 +47,16 @@ __all__ = ["REPAIR"]
 
 _MASK = 1e4  # BERT's; exp(-1e4) is 0 in every format, and every 16-bit format holds the number
 _REACH = 16  # nodes on the way to a Softmax: an exported mask takes up to ten. Chosen, as in the rule that finds masks
-_INTO = frozenset(
-    "Where Add Sub Mul Sum Pad Concat ScatterND ScatterElements ConstantOfShape Trilu Max Min Neg Div Cast Identity Reshape"
-    " Flatten Squeeze Unsqueeze Transpose Expand Tile Slice Split Gather GatherElements GatherND Dropout".split()
+_MAKE = MOVING | {"ConstantOfShape", "Trilu"}
+_INTO = (
+    _MAKE
+    | with_trait("affine")
+    | (with_trait("chooses elements") - {"OneHot"})
+    | {"Sum", "Neg"}
+    | {"Max", "Min"}
+    | {"Dropout"}
 )
-_MAKE = frozenset(
-    "ConstantOfShape Cast Identity Reshape Flatten Squeeze Unsqueeze Transpose Expand Tile Slice Split Gather Trilu".split()
-)
-_IGNORE = frozenset({"Softmax", "LogSoftmax", "Attention", "ArgMax", "ReduceMax"})
+_IGNORE = (of_kind("softmax") - {"Hardmax"}) | {"Attention"} | {"ArgMax", "ReduceMax"}
 
 
 def _apply(model: ir.Model, finding: Finding) -> str | None:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic import format_named
+from parityscope.operators import with_trait
 from parityscope.repairs import Repair
 from parityscope.repairs._editing import array_of, consents, nodes_of, set_input
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["REPAIR"]
 
 _NAME = "raise_epsilon"
-_GUARDS = frozenset({"Add", "Max", "Clip"})
+_GUARDS = with_trait("guards")
 
 
 def _apply(model: ir.Model, finding: Finding) -> str | None:

@@ -20,6 +20,7 @@ from parityscope.arithmetic._attributes import integer, number
 from parityscope.arithmetic._graphs import constant_tensor
 from parityscope.arithmetic.rounding import round_to
 from parityscope.arithmetic.standard import DEFAULT_EPSILON
+from parityscope.operators import role_of, with_trait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -94,7 +95,7 @@ def _biased(
     held: Mapping[Use, np.ndarray],
 ) -> dict[Use, np.ndarray]:
     """The last constant that is added, moved by what rounding the sum of all of them moves it."""
-    bias = _constant(node, 2, held) if node.op_type in {"Conv", "ConvTranspose", "Gemm"} else None
+    bias = _constant(node, 2, held) if role_of(node.op_type, 2) == "bias" else None
     total = np.zeros(1) if bias is None else bias.reshape(-1).astype(np.float64)
     target: tuple[Use, float] | None = None if bias is None else ((node, 2), 1.0)
     behind = np.ones(1)
@@ -136,7 +137,7 @@ def _step(user: ir.Node, index: int, product: ir.Node, channels: int, held: Mapp
     """`user`, which reads the chain at `index`, as scale and shift; None where it is anything else."""
     if user.op_type == "BatchNormalization" and index == 0:
         return _normalization_step(user, held)
-    if user.op_type not in {"Add", "Sub", "Mul", "Div"} or len(user.inputs) != 2:
+    if user.op_type not in with_trait("affine") or len(user.inputs) != 2:
         return None
     other = _constant(user, 1 - index, held)
     vector = None if other is None else _by_channel(other, product, channels)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic._graphs import bodies, constant_tensor
+from parityscope.operators import CONTRACTIONS, of_kind, with_trait
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -30,62 +31,13 @@ __all__ = [
     "scalar",
 ]
 
-PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+PRODUCTS = CONTRACTIONS
 
 # Operators that compute each element of the output from one element of each input.
-POINTWISE = frozenset(
-    {
-        *(
-            "Abs",
-            "Add",
-            "Ceil",
-            "Celu",
-            "Clip",
-            "Cos",
-            "Div",
-            "Elu",
-            "Equal",
-            "Erf",
-            "Exp",
-            "FastGelu",
-            "Floor",
-            "Gelu",
-        ),
-        *(
-            "Greater",
-            "GreaterOrEqual",
-            "HardSigmoid",
-            "HardSwish",
-            "LeakyRelu",
-            "Less",
-            "LessOrEqual",
-            "Log",
-            "Max",
-            "Min",
-        ),
-        *(
-            "Mish",
-            "Mul",
-            "Neg",
-            "PRelu",
-            "Pow",
-            "QuickGelu",
-            "Reciprocal",
-            "Relu",
-            "Round",
-            "Selu",
-            "Sigmoid",
-            "Sign",
-            "Sin",
-        ),
-        *("Softplus", "Softsign", "Sqrt", "Sub", "Sum", "Swish", "Tanh", "ThresholdedRelu", "Where"),
-    }
-)
+POINTWISE = with_trait("pointwise")
 # Chosen: weights and biases lie behind a handful of operators, and the question is asked of every input of a graph.
 _STATIC_LIMIT = 24
-_RANDOM = frozenset(
-    {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli"}
-)
+_RANDOM = of_kind("random")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

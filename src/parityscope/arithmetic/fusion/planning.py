@@ -17,6 +17,7 @@ from parityscope.arithmetic._graphs import all_values, constant_tensor
 from parityscope.arithmetic.fusion.folding import folded
 from parityscope.arithmetic.rounding import round_to
 from parityscope.arithmetic.sites import PRODUCTS, Plan, exact_uses, is_float
+from parityscope.operators import STANDARD, of_kind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["planned"]
 
 # What of a recurrent operator is rounded like the weights of a product (its bias is added to an accumulator).
-_RECURRENT = {"LSTM": (1, 2), "GRU": (1, 2), "RNN": (1, 2)}
+_RECURRENT = {name: STANDARD[name].multiplies or () for name in of_kind("recurrent")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

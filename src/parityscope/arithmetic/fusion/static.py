@@ -13,13 +13,14 @@ import onnx_ir as ir
 
 from parityscope.arithmetic._attributes import integer
 from parityscope.arithmetic._graphs import constant_tensor
+from parityscope.operators import moving
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["with_moved_constants"]
 
-_MOVES = frozenset({"Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze", "Flatten"})
+_MOVES = moving("in order") | {"Transpose"}
 
 
 def with_moved_constants(model: ir.Model) -> ir.Model:

@@ -14,6 +14,7 @@ import onnx
 
 from parityscope.arithmetic.element_types import LIKE_FIRST_INPUT
 from parityscope.arithmetic.standard import schema_of
+from parityscope.operators import STANDARD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -24,17 +25,7 @@ __all__ = ["DTYPE_ATTRIBUTES", "QUANTIZERS", "carries", "kinds", "takes"]
 
 # Attributes that say the element type of what an operator makes out of nothing, or whatever it is given.
 DTYPE_ATTRIBUTES: Mapping[str, str] = {
-    "Bernoulli": "dtype",
-    "BlackmanWindow": "output_datatype",
-    "Cast": "to",
-    "EyeLike": "dtype",
-    "HammingWindow": "output_datatype",
-    "HannWindow": "output_datatype",
-    "MelWeightMatrix": "output_datatype",
-    "RandomNormal": "dtype",
-    "RandomNormalLike": "dtype",
-    "RandomUniform": "dtype",
-    "RandomUniformLike": "dtype",
+    one.name: one.typed_by for one in STANDARD.values() if one.typed_by and one.name not in {"BitCast", "Multinomial"}
 }
 # Up to opset 22 their data has the type of their scale, which stays exact; ONNX Runtime 1.31 reads it so at 23 as well.
 QUANTIZERS = frozenset({"DequantizeLinear", "QuantizeLinear"})

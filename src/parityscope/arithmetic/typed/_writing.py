@@ -14,6 +14,7 @@ import onnx_ir as ir
 from parityscope.arithmetic._graphs import bodies
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.opsets import BATCHED_SCAN
+from parityscope.arithmetic.standard import SHAPE_READERS
 from parityscope.arithmetic.typed._constants import HALF, low_tensor
 from parityscope.arithmetic.typed._schemas import DTYPE_ATTRIBUTES, QUANTIZERS, carries, kinds, takes
 
@@ -140,7 +141,7 @@ class Writing:
 
     def _restore(self, node: ir.Node, indices: list[int]) -> None:
         """Gives a node inputs in the type that they had; Cast takes them as they are."""
-        if node.op_type in {"Cast", "Shape", "Size"}:
+        if node.op_type in SHAPE_READERS | {"Cast"}:
             return
         for index in indices:
             value = node.inputs[index]

@@ -8,6 +8,7 @@ from parityscope.backends._onnxruntime import open_bytes
 from parityscope.backends._tensorrt._inlining import reads
 from parityscope.case.declaring import bodies_of
 from parityscope.errors import ParityError
+from parityscope.operators import of_kind
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,10 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["constant_of", "run_constants"]
 
 # Engines read these as the types of what is around them.
-_KEPT = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
-_RANDOM = frozenset(
-    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
-)
+_KEPT = of_kind("quantization")
+_RANDOM = of_kind("random")
 _MOST_GROWN = 1 << 22  # bytes, chosen: a larger result stays a node if it is more than four times what it is made of
 _GROWTH = 4
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Literal
 from parityscope.arithmetic.standard import SHAPE_READERS
 from parityscope.backends._tensorrt.naming import described
 from parityscope.logs import layer_of
+from parityscope.operators import of_kind, with_trait
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,7 +34,7 @@ __all__ = ["Fate", "NodeFate", "Wordless", "node_fates", "wordless_layers"]
 Fate = Literal["kernel", "absorbed", "folded", "removed", "refused"]
 # What they give depends on the shape of their input alone.
 # What they give is their input, when a network infers.
-_HANDS_ON = frozenset({"Identity", "Dropout"})
+_HANDS_ON = with_trait("passes on") - of_kind("conversion")
 # Layers of the engine that order streams and compute nothing.
 _ORDERING = frozenset({"signal", "wait", "barrier", "jmp", "cjmp", "memset"})
 

@@ -16,6 +16,7 @@ from parityscope.arithmetic._attributes import number
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.rounding import round_to
 from parityscope.hypotheses.arithmetic._edits import put
+from parityscope.operators import STANDARD
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -24,15 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["attributes_change", "attributes_rounded"]
 
-_DEFAULTS: dict[str, dict[str, float]] = {
-    "BatchNormalization": {"epsilon": 1e-5},
-    "Elu": {"alpha": 1.0},
-    "HardSigmoid": {"alpha": 0.2, "beta": 0.5},
-    "InstanceNormalization": {"epsilon": 1e-5},
-    "LayerNormalization": {"epsilon": 1e-5},
-    "LeakyRelu": {"alpha": 0.01},
-    "Selu": {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875},
-}
+_DEFAULTS = {one.name: one.defaults for one in STANDARD.values() if one.defaults}
 
 
 def attributes_change(name: str, graph: ir.Graph) -> bool:

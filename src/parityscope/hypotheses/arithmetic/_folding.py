@@ -18,13 +18,14 @@ import numpy as np
 from parityscope.arithmetic._attributes import integer, number
 from parityscope.arithmetic.standard import DEFAULT_EPSILON
 from parityscope.hypotheses.arithmetic._edits import array_of, read, substitute
+from parityscope.operators import with_trait
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 __all__ = ["fold", "foldable"]
 
-_SCALES = frozenset({"Add", "Div", "Mul", "Sub"})
+_SCALES = with_trait("affine")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

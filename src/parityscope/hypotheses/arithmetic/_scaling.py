@@ -15,6 +15,7 @@ from parityscope.arithmetic.rounding import round_to
 from parityscope.hypotheses.arithmetic import Variant
 from parityscope.hypotheses.arithmetic._rounding import FLOATS, has_product, output_rounding, rounded
 from parityscope.hypotheses.arithmetic._storage import inputs_and_output_stored
+from parityscope.operators import OPERATORS, base_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,9 +86,7 @@ def _scaled(name: str, *, by_channel: bool) -> Transform:
 
 def _weight_axis(operand: Operand) -> int | None:
     """The axis of a constant operand that output channels lie on; None where there is none."""
-    rank_two = {"Gemm", "FusedGemm"}
-    if operand.node.op_type in rank_two:
-        return 0 if integer(operand.node, "transB", 0) else 1
-    return {"Conv": 0, "FusedConv": 0, "NhwcFusedConv": 0, "ConvTranspose": 1, "MatMul": -1, "FusedMatMul": -1}.get(
-        operand.node.op_type
-    )
+    op_type = operand.node.op_type
+    if base_of(op_type) == "Gemm" and integer(operand.node, "transB", 0):
+        return 0
+    return OPERATORS[op_type].weight_axis if op_type in OPERATORS else None

@@ -18,6 +18,7 @@ import numpy as np
 
 from parityscope.errors import ParityError
 from parityscope.hypotheses.from_other_graph.reading import content_of, family, run_step
+from parityscope.operators import CONTRACTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -33,7 +34,7 @@ _LOOKED_AT = 4096  # elements of a value by which partners are sought; all of th
 _FEW = 8  # elements: so few may be equal by accident
 _LIKE = 3.0  # the least likeness of two steps that are paired by it, chosen: two of weights, attributes, neighbours
 _FUSING, _FUSED = (
-    frozenset({"Conv", "Gemm", "MatMul", "LayerNormalization"}),
+    (CONTRACTIONS - {"ConvTranspose"}) | {"LayerNormalization"},
     5,
 )  # what swallows so many steps, with itself
 _ROUNDS = 400  # chosen: so many steps that only likeness tells is another network

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.hypotheses.from_other_graph.reading import family
+from parityscope.operators import CONTRACTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Folded", "folded"]
 
 _EPSILON = 1e-5  # BatchNormalization's default
-_LINEAR = frozenset({"Conv", "Gemm", "MatMul"})
+_LINEAR = CONTRACTIONS - {"ConvTranspose"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

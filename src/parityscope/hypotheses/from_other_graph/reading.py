@@ -15,6 +15,7 @@ import numpy as np
 
 from parityscope.errors import ParityError
 from parityscope.evaluation.program import program_of
+from parityscope.operators import base_of, of_kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,21 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Graph", "Values", "content_of", "family", "quantizes", "read", "run_step", "values_of"]
 
 _MOST = 1 << 30  # bytes of one sample's tensors that are kept, chosen
-_RANDOM = frozenset(
-    {"Bernoulli", "Multinomial", "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike"}
-)
-# What a runtime's optimizer calls an operator that it fused something into, or moved to a layout of its own.
-_FAMILIES = {
-    "FusedConv": "Conv",
-    "FusedGemm": "Gemm",
-    "FusedMatMul": "MatMul",
-    "QLinearConv": "Conv",
-    "ConvInteger": "Conv",
-}
-_FAMILIES |= {"QLinearMatMul": "MatMul", "MatMulInteger": "MatMul", "QGemm": "Gemm", "QLinearAdd": "Add"}
-_FAMILIES |= {"FastGelu": "Gelu", "BiasGelu": "Gelu", "SimplifiedLayerNormalization": "RMSNormalization"}
-_FAMILIES |= {"SkipLayerNormalization": "LayerNormalization"}
-
+_RANDOM = of_kind("random")
 Values = dict[str, "np.ndarray"]
 
 
@@ -72,7 +59,7 @@ class Graph:
 
 def family(step: Step) -> str:
     """The operator's name without what a runtime's optimizer adds to it."""
-    return _FAMILIES.get(step.op_type, step.op_type)
+    return base_of(step.op_type)
 
 
 def quantizes(step: Step) -> bool:

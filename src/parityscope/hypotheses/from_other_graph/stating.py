@@ -12,6 +12,7 @@ from parityscope.hypotheses.from_other_graph.constants import VAGUE, Change, cha
 from parityscope.hypotheses.from_other_graph.difference import Difference
 from parityscope.hypotheses.from_other_graph.reading import family, quantizes
 from parityscope.hypotheses.schemas import default_of, schema_of, spoken
+from parityscope.operators import with_trait
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["PASSING", "differences_of_steps", "meaning_of", "name_of"]
 
 _ONNX = frozenset({"", "ai.onnx"})
-_EITHER_WAY = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean", "And", "Or", "Xor", "Equal"})
+_EITHER_WAY = with_trait("commutes")
 # They pass their input on: another type shows in the result's.
-PASSING = frozenset({"Identity", "Dropout", "Cast", "CastLike"})
+PASSING = with_trait("passes on")
 _LETTERS = 2  # a name of so few ("W") says nothing
 
 

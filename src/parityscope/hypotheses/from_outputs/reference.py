@@ -19,6 +19,7 @@ from parityscope.errors import ParityError
 from parityscope.evaluation.evaluating import evaluate
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
+from parityscope.operators import of_kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,10 +37,8 @@ Redo = Callable[[int, Mapping[str, np.ndarray]], "Sequence[np.ndarray | None]"]
 # a call of a session, one element read or given, and one multiplication with its addition.
 _CALL_S, _ELEMENT_S, _PRODUCT_S = 1e-4, 2e-9, 1e-10
 _ITERATION = 1  # whose tensors are looked at inside a loop, from nought: states are often zero in the first
-_SHAPES = frozenset({"Shape", "Size"})
-_RANDOM = frozenset(
-    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
-)
+_SHAPES = of_kind("shape")
+_RANDOM = of_kind("random")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

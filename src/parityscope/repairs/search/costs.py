@@ -20,8 +20,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic._attributes import integer
+from parityscope.arithmetic.sites import PRODUCTS
 from parityscope.case.graph import constant_value
 from parityscope.errors import ParityError
+from parityscope.operators import base_of, of_kind
 from parityscope.plain_documents import read_json_file
 
 if TYPE_CHECKING:
@@ -47,9 +49,7 @@ CAST_OVERHEAD = 1e-7  # seconds. Chosen: a twentieth of a kernel launch, as most
 CASTS_AS_LONG_AS_ALL = 1000  # chosen
 _FULL_BYTES, _LOW_BYTES = 4, 2
 _PROFILE_NBYTES = 64 << 20  # of a file with times (chosen): some hundred thousand nodes
-_PEAK_KINDS = frozenset(
-    {"Conv", "ConvTranspose", "Gemm", "MatMul", "Einsum", "LSTM", "GRU", "RNN", "Attention", "FusedConv", "FusedMatMul"}
-)
+_PEAK_KINDS = PRODUCTS.keys() | of_kind("recurrent") | {"Attention"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,12 +102,12 @@ def flops_of(node: ir.Node, shapes: Mapping[str, Sequence[int]]) -> float:
     made = shape_of(node.outputs[0], shapes)
     first = read[0]
     second = read[1] if len(read) > 1 else None
-    if node.op_type in {"LSTM", "GRU", "RNN"}:
+    if node.op_type in of_kind("recurrent"):
         weights = sum(math.prod(each) for each in read[1:3] if each is not None)
         return 2.0 * weights * math.prod(first[:2]) if first is not None else 0.0
     if first is None or second is None or made is None:
         return 0.0
-    if node.op_type in {"Conv", "FusedConv"}:
+    if base_of(node.op_type) == "Conv":
         return 2.0 * math.prod(made) * math.prod(second[1:])
     if node.op_type == "ConvTranspose":
         return 2.0 * math.prod(first) * math.prod(second[1:])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.arithmetic._attributes import integer
 from parityscope.case.graph import constant_value
+from parityscope.operators import base_of, of_kind
 from parityscope.repairs.search.watching import seen_within
 
 if TYPE_CHECKING:
@@ -67,15 +68,15 @@ def flops_within(node: ir.Node, sizes: Sizes) -> float:
     held = [constant_value(value) for value in node.inputs]
     dims = [None if one is None else [int(dim) for dim in one.shape.numpy()] for one in held]
     weights = dims[1] if len(dims) > 1 else None
-    match node.op_type:
-        case "Conv" | "FusedConv" if weights is not None:
+    match base_of(node.op_type):
+        case "Conv" if weights is not None:
             return 2.0 * made.elements * math.prod(weights[1:])
         case "ConvTranspose" if weights is not None:
             read = size_of(node.inputs[0], sizes)
             return 2.0 * read.elements * math.prod(weights[1:]) if read is not None else 0.0
-        case "MatMul" | "FusedMatMul" | "Gemm":
+        case "MatMul" | "Gemm":
             return 2.0 * made.elements * _depth(node, dims, sizes)
-        case "LSTM" | "GRU" | "RNN":
+        case op_type if op_type in of_kind("recurrent"):
             read = size_of(node.inputs[0], sizes)
             inner = sum(math.prod(one) for one in dims[1:3] if one is not None)
             return 2.0 * inner * read.elements / max(read.last, 1.0) if read is not None else 0.0

@@ -22,6 +22,7 @@ from parityscope.arithmetic.sites import exact_uses, is_float
 from parityscope.case.graph import computing, node_name
 from parityscope.expectation.lockstep import Plan, run_layers
 from parityscope.expectation.parameters import changed_parameters
+from parityscope.operators import STANDARD, of_exactness, of_kind, with_trait
 from parityscope.repairs.search.records import Flag
 
 if TYPE_CHECKING:
@@ -40,12 +41,12 @@ _NONE: Mapping[str, Flag] = MappingProxyType({})
 
 # Operators and inputs that a zero sends to infinity or NaN; and the root, which makes of squares that vanished a zero where
 # a number of the format stood: sqrt(x²) is 0 in FP16 for every x below 1.7e-4.
-_POLES = {"Div": 1, "Reciprocal": 0, "Log": 0, "Sqrt": 0}
+_POLES = {one.name: one.pole for one in STANDARD.values() if one.pole is not None and one.name != "Pow"} | {"Sqrt": 0}
 # What may stand between the tensor that underflows and the pole: x² -> mean -> + epsilon -> root -> divisor.
-_SUMS = frozenset({"ReduceL2", "ReduceMean", "ReduceSum", "ReduceSumSquare"})
-_ON_THE_WAY = _SUMS | {"Add", "Clip", "Max", "Mul", "Pow", "Sqrt"}
+_SUMS = (of_kind("reduction") & of_exactness("sums")) - {"ReduceL1", "ReduceLogSumExp"}
+_ON_THE_WAY = _SUMS | with_trait("guards") | {"Mul", "Pow"} | {"Sqrt"}
 # Small terms of what does not vanish itself may vanish without harm: 1 + r², or max(x, a number).
-_COVERING = _SUMS | {"Add", "Clip", "Max"}
+_COVERING = _SUMS | with_trait("guards")
 
 
 def ranges_of(model: Model, inputs: Inputs, threads: int, progress: Progress) -> dict[str, Range]:

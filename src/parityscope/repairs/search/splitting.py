@@ -14,6 +14,7 @@ import numpy as np
 
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.errors import ParityError
+from parityscope.operators import of_kind, with_trait
 from parityscope.records import Skip
 from parityscope.repairs.search.labels import labels_of
 from parityscope.repairs.search.proving import LEVELS, needed
@@ -34,9 +35,7 @@ _SEARCHED_OF_MANY = 64
 MARGINS = (1.3, 1.5)
 _SEVERAL = 3
 _REDUCED = ("FLOAT16", "BFLOAT16", "FLOAT8", "FLOAT4")
-_QUANTIZED = frozenset(
-    {"ConvInteger", "DynamicQuantizeLinear", "MatMulInteger", "QLinearConv", "QLinearMatMul", "QuantizeLinear"}
-)
+_QUANTIZED = (of_kind("quantization") | with_trait("quantized")) - {"DequantizeLinear"}
 
 
 def split(task: Task) -> tuple[Inputs, Inputs]:

@@ -1,0 +1,133 @@
+"""What is known of operators stands in one place, and every operator has its record there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import onnx
+import pytest
+
+import parityscope
+from parityscope.operators import CONTRIBUTED, OPERATORS, STANDARD, base_of, moving, multiplies, of_kind, role_of
+
+SOURCE = Path(parityscope.__file__).parent
+# Lists that are somebody's own: how many literals of three or more operators a file may have, and why.
+OWN = {
+    # what an engine does, from its documentation and source
+    "arithmetic/fusion/_openvino_marks.py": (5, "OpenVINO marks layers so"),
+    "arithmetic/fusion/_openvino_rules.py": (7, "OpenVINO fuses so"),
+    "arithmetic/fusion/openvino.py": (3, "OpenVINO's profile"),
+    "arithmetic/fusion/onnxruntime_cuda.py": (2, "the CUDA provider's profile"),
+    "arithmetic/fusion/tensorrt.py": (2, "TensorRT's profile"),
+    "arithmetic/typed/tensorrt.py": (2, "what TensorRT's parser refuses"),
+    "backends/openvino.py": (1, "OpenVINO's own names of layers"),
+    "backends/_ort_executed.py": (1, "ONNX Runtime's own names of nodes"),
+    # a fused pattern is made of these nodes
+    "arithmetic/fusion/following.py": (1, "names of patterns"),
+    "arithmetic/fusion/patterns/__init__.py": (1, "the patterns"),
+    "arithmetic/fusion/patterns/gelu.py": (2, "the nodes of a GELU"),
+    "arithmetic/fusion/patterns/hard_swish.py": (1, "the nodes of a HardSwish"),
+    "arithmetic/fusion/patterns/mish.py": (1, "the nodes of a Mish"),
+    "arithmetic/fusion/patterns/normalization.py": (1, "the nodes of a normalization"),
+    "arithmetic/fusion/patterns/softmax.py": (1, "the nodes of a Softmax"),
+    "checks/range_activation.py": (1, "where normalizations, GELU and Softmax overflow when exporters take them apart"),
+    "lint/_steps.py": (1, "the nodes of a normalization"),
+    "lint/square_overflow.py": (1, "the words for four patterns"),
+    "repairs/fused_operator.py": (1, "the four operators that it puts in"),
+    # the operator's own function, beside its name
+    "arithmetic/_recurrences.py": (1, "the three recurrences"),
+    "expectation/variances.py": (1, "the formula of each sum"),
+    "explanation/floor.py": (1, "how many numbers each of them adds up"),
+    "hypotheses/functions.py": (1, "the functions themselves"),
+    "hypotheses/arithmetic/_contraction.py": (1, "the three products, written out"),
+    "hypotheses/arithmetic/_folding.py": (1, "the four maps, written out"),
+    "repairs/_homogeneity.py": (1, "the exponent of each power"),
+}
+ENOUGH = 3
+
+
+def names_in(node: ast.AST) -> set[str]:
+    """The operators that a literal lists, or a text of nothing but names that is split."""
+    elements: list[ast.expr] = []
+    match node:
+        case ast.Set(elts=elts) | ast.List(elts=elts) | ast.Tuple(elts=elts):
+            elements = elts
+        case ast.Dict(keys=keys):
+            elements = [key for key in keys if key is not None]
+        case ast.MatchOr(patterns=patterns):
+            elements = [pattern.value for pattern in patterns if isinstance(pattern, ast.MatchValue)]
+        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr="split")):
+            return set(text.split()) & OPERATORS.keys()
+        case _:
+            return set()
+    flat = [each for one in elements for each in (one.elts if isinstance(one, ast.Tuple) else [one])]
+    return {str(each.value) for each in flat if isinstance(each, ast.Constant)} & OPERATORS.keys()
+
+
+def lists_in(text: str) -> int:
+    if ".split(" not in text and len(OPERATORS.keys() & set(re.findall(r'"(\w+)"', text))) < ENOUGH:
+        return 0  # most files, which need no parser
+    return sum(len(names_in(node)) >= ENOUGH for node in ast.walk(ast.parse(text)))
+
+
+def test_every_operator_of_the_standard_has_a_record() -> None:
+    schemas = onnx.defs.get_all_schemas()
+    assert {(one.domain, one.name) for one in schemas} <= {(one.domain, one.name) for one in STANDARD.values()}
+
+
+def test_every_operator_that_onnx_runtime_adds_has_a_record() -> None:
+    state = pytest.importorskip("onnxruntime.capi.onnxruntime_pybind11_state")
+    added = {schema.name for schema in state.get_all_operator_schema() if schema.domain == "com.microsoft"}
+    assert "FusedMatMul" in added
+    assert added <= CONTRIBUTED.keys()
+
+
+def test_a_record_says_no_more_inputs_than_the_operator_has() -> None:
+    newest = {schema.name: schema for schema in onnx.defs.get_all_schemas()}
+    attributes: dict[str, set[str]] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        attributes.setdefault(schema.name, set()).update(schema.attributes)
+    for one in [one for one in STANDARD.values() if one.name in newest]:
+        most = newest[one.name].max_input
+        assert len(one.inputs) <= most, one.name
+        for positions in (one.multiplies, one.scales_with, one.steers):
+            assert all(index < most for index in positions or ()), one.name
+        assert {one.typed_by, *one.computes_with, *one.defaults} <= {"", *attributes[one.name]}, one.name
+
+
+def test_defaults_of_attributes_are_the_standards() -> None:
+    for one in STANDARD.values():
+        for name, value in one.defaults.items():
+            default = onnx.defs.get_schema(one.name).attributes[name].default_value
+            assert default.f == pytest.approx(value, rel=1e-7), one.name
+
+
+def test_what_is_built_on_records_is_asked_by_name() -> None:
+    assert role_of("BatchNormalization", 4) == "running variance"
+    assert role_of("Conv", 9) == role_of("Unheard", 0) == "constant"
+    assert base_of("NhwcFusedConv") == "Conv" == base_of("Conv")
+    assert base_of("Unheard") == "Unheard"
+    assert multiplies("Einsum", 7)
+    assert not multiplies("Conv", 2)
+    assert STANDARD["Resize"].steers == (1, 2, 3)
+    assert STANDARD["QLinearConv"].positions("zero point") == (2, 5, 7)
+    assert "Transpose" in moving("permuted")
+    assert of_kind("random").isdisjoint(of_kind("constant"))
+
+
+def test_a_list_of_operators_is_seen() -> None:
+    assert lists_in('KINDS = frozenset({"Conv", "Gemm", "MatMul"})') == 1
+    assert lists_in('KINDS = {("Conv", 1): 2, ("Gemm", 0): 1, "MatMul": 3}') == 1
+    assert lists_in('KINDS = "Conv Gemm MatMul".split()') == 1
+    assert lists_in('KINDS = {"Conv", "Gemm", "conv"}') == 0
+
+
+def test_no_other_file_lists_operators() -> None:
+    found = {
+        str(path.relative_to(SOURCE)): count
+        for path in sorted(SOURCE.rglob("*.py"))
+        if "operators" not in path.relative_to(SOURCE).parts[0] and (count := lists_in(path.read_text("utf-8")))
+    }
+    assert found == {path: count for path, (count, _) in OWN.items()}
