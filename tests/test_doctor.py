@@ -12,8 +12,9 @@ import onnx
 import pytest
 
 from command_line import exit_status
+from parityscope.backends import arithmetic_of
 from parityscope.backends._gpu import Driver, Gpu, find_driver, none_because
-from parityscope.installed import Machine, arithmetic_of, known_problems
+from parityscope.installed import Machine, known_problems
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 __all__ = ["MATTERS", "Difference", "conflicts", "differences", "facts_of"]
@@ -42,6 +43,7 @@ MATTERS: Mapping[str, str] = {
     "executed precision": "one side computes in another precision",
 }
 
+_NONE: Mapping[str, str] = MappingProxyType({})
 _SAME_LIBRARY = re.compile(r"^(linked|loaded) (lib[\w+-]+)$")
 
 
@@ -88,15 +90,18 @@ def conflicts(facts: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(told)
 
 
-def facts_of(document: Mapping[str, Any]) -> dict[str, str]:
-    """The facts that a JSON document tells: `parityscope doctor --format json`, a study's side, or plain facts by key."""
+def facts_of(document: Mapping[str, Any], packages: Mapping[str, str] = _NONE) -> dict[str, str]:
+    """The facts that a JSON document tells: `parityscope doctor --format json`, a study's side, or plain facts by key.
+
+    `packages` are what brings each runtime, by the runtime's name, where that is another: its version is a fact of the package.
+    """
     if not isinstance(document, Mapping):
         raise TypeError("no object")
     if "backends" in document and "cpu" in document:
         found = {key: str(value) for key, value in dict(document.get("facts", {})).items()}
         for name, state in dict(document["backends"]).items():
             if isinstance(state, dict) and state.get("version"):
-                found.setdefault({"ort": "onnxruntime", "trt": "tensorrt"}.get(name, name), str(state["version"]))
+                found.setdefault(packages.get(name, name), str(state["version"]))
         return found
     if "candidate" in document and "schema" in document:
         own = dict(document["candidate"]).get("environment", {})

@@ -1,6 +1,7 @@
-"""What is installed, and which machine -> what each runtime really computes in, and which combinations are known to be bad.
+"""What is installed, and which machine -> which combinations are known to be bad; what a way to run computes in, as a record.
 
-Pure: facts go in as plain data, sentences come out. `parityscope doctor` gathers the facts and prints the sentences.
+Pure: facts go in as plain data, sentences come out. `parityscope doctor` gathers the facts and prints the sentences; what each
+runtime computes in is told by its own file (`backends`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["TF32_OVERRIDE", "Arithmetic", "Known", "Machine", "arithmetic_of", "known_problems"]
+__all__ = ["TF32_OVERRIDE", "Arithmetic", "Known", "Machine", "known_problems", "on_gpu"]
 
 _AMPERE = (8, 0)  # the first compute capability with TF32: NVIDIA's CUDA Programming Guide
 # Builds of ONNX Runtime that bring the same importable package.
@@ -84,29 +85,6 @@ class Known:
     fix: str
 
 
-def arithmetic_of(machine: Machine) -> tuple[Arithmetic, ...]:
-    """What every path that can be used here computes in."""
-    found: list[Arithmetic] = []
-    if "ort" in machine.backends:
-        why = "the CPU provider computes halves in FP32, without the roundings between operators (measured)"
-        found.append(Arithmetic(target="ort", computes="f32, also for f16 graphs", tf32="none", because=why))
-    if "CUDAExecutionProvider" in machine.told.get("ort", {}).get("providers", ""):
-        found.append(_on_gpu(machine, "ort?device=cuda", "the graph's types", "ONNX Runtime's own default is on"))
-    if "openvino" in machine.backends:
-        found += _openvino(machine)
-    if "torch" in machine.backends:
-        found.append(Arithmetic(target="torch", computes="the network's types", tf32="none", because="on a CPU"))
-        told = machine.told.get("torch", {})
-        if "capability" in told.get("gpu", ""):
-            own = f"its own defaults: products {told.get('default TF32 of products', '?')}, cuDNN "
-            own += told.get("default TF32 of convolutions", "?")
-            found.append(_on_gpu(machine, "torch?device=cuda", "the network's types", own))
-    if "trt" in machine.backends and machine.told.get("trt", {}).get("can run") == "yes":
-        why = "TensorRT's and trtexec's default is on, Polygraphy's off"
-        found.append(_on_gpu(machine, "trt", "the graph's types where strongly typed", why))
-    return tuple(found)
-
-
 def known_problems(machine: Machine) -> tuple[Known, ...]:
     """What is known to go wrong with what is installed here."""
     found = [
@@ -119,7 +97,8 @@ def known_problems(machine: Machine) -> tuple[Known, ...]:
     return tuple(found)
 
 
-def _on_gpu(machine: Machine, target: str, computes: str, default: str) -> Arithmetic:
+def on_gpu(machine: Machine, target: str, computes: str, default: str) -> Arithmetic:
+    """A way to run on the first GPU, whose own `default` for TF32 is told; Parityscope switches it off."""
     override = machine.variables.get(TF32_OVERRIDE, "")
     if machine.capability is not None and machine.capability < _AMPERE:
         return Arithmetic(target=target, computes=computes, tf32="none", because="this GPU has no TF32")
@@ -128,28 +107,6 @@ def _on_gpu(machine: Machine, target: str, computes: str, default: str) -> Arith
         return Arithmetic(target=target, computes=computes, tf32="off", because=why)
     why = f"Parityscope switches it off unless the target says otherwise; {default}"
     return Arithmetic(target=target, computes=computes, tf32="off", because=why)
-
-
-def _openvino(machine: Machine) -> list[Arithmetic]:
-    """OpenVINO's CPU plug-in: the hint is executed in what the CPU has (read from compiled models, docs/targets.md)."""
-    has_f16 = bool(machine.features & {"avx512_fp16", "amx_fp16"})
-    has_bf16 = bool(machine.features & {"avx512_bf16", "amx_bf16"})
-    half = "f16" if has_f16 else "bf16" if has_bf16 else "f32"
-    has = (
-        " and ".join(name for name, there in (("FP16", has_f16), ("BF16", has_bf16)) if there)
-        or "neither FP16 nor BF16"
-    )
-    why = f"this CPU has {has} arithmetic"
-    return [
-        Arithmetic(
-            target="openvino",
-            computes="f32",
-            tf32="none",
-            because="Parityscope asks for f32; its own default may be bf16",
-        ),
-        Arithmetic(target="openvino:f16", computes=half, tf32="none", because=why),
-        Arithmetic(target="openvino:bf16", computes="bf16" if has_bf16 else "f32", tf32="none", because=why),
-    ]
 
 
 def _two_onnxruntimes(machine: Machine) -> list[Known]:

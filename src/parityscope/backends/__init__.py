@@ -11,21 +11,36 @@ import os
 import sys
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from parityscope.errors import ParityError
 from parityscope.plugins import discover, find
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from contextlib import AbstractContextManager
 
     import numpy as np
 
     from parityscope.case import Model, Sample
+    from parityscope.installed import Arithmetic, Machine
     from parityscope.records import ExecutedGraph, Skip, Target
 
-__all__ = ["Backend", "Capture", "Probe", "Session", "backend", "backends", "probed"]
+__all__ = [
+    "Backend",
+    "Capture",
+    "Certainty",
+    "Probe",
+    "Session",
+    "arithmetic_of",
+    "backend",
+    "backends",
+    "is_recording",
+    "is_simulation",
+    "known_backend",
+    "optimizes_as_onnxruntime",
+    "probed",
+]
 
 
 # ONNX Runtime 1.31 writes a session file for its telemetry when it is imported. What is examined here is nobody else's business;
@@ -35,7 +50,8 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type] # None: not to be imported
 
 
-_PACKAGES = {"ort": "onnxruntime", "sim": "onnxruntime", "triton": "tritonclient", "trt": "tensorrt"}
+# Whether something is so: known, or hidden behind a program, a server or a recording.
+Certainty = Literal["no", "perhaps", "yes"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +92,13 @@ class Session:
     environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
+def _nothing(_told: object) -> tuple[()]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
-    """A runtime.
+    """A runtime, and all that anybody asks of it: nothing outside this folder goes by its name.
 
     `options` maps each accepted option of a target to its help text; `precisions` are those that may stand behind
     the colon. `observes` says whether intermediate tensors can be captured, `isolated` that it runs in a child process
@@ -108,6 +128,39 @@ class Backend:
     files: frozenset[str] = frozenset()
     called: tuple[str, ...] = ()
     opens: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    #: as a sentence calls it, where that is not the title: "a recording"
+    words: str = ""
+    #: the package that brings it, as pip knows it, and as its version is told among the facts; "": its own name
+    package: str = ""
+    #: it runs nothing and answers only for what it has
+    recorded: bool = False
+    #: it computes on purpose in less than the machine could, and takes as long as it likes
+    simulates: bool = False
+    #: it runs a program of the user's: another one tomorrow, perhaps, and one that reads variables of the environment
+    runs_program: bool = False
+    #: it reads the model's file itself
+    reads_model: bool = True
+    #: it runs whatever file `model=` names at the cost of a run, so that repairs can be tried on it
+    tries_repairs: bool = False
+    #: it brings an FP32 model to its precision by itself, so that repairs need not write types
+    converts: bool = False
+    #: the profile of its fusion and rounding, by the name in `arithmetic/fusion`
+    profile: str = ""
+    #: whether it is ONNX Runtime that computes, and whether it is TensorRT
+    onnxruntime: Certainty = "no"
+    tensorrt: Certainty = "no"
+    #: why nobody times it; "" where that makes sense
+    untimed: str = ""
+    #: the target with one switch thrown, for each that the runtime has: its optimizer, its threads, a precision
+    switched: Callable[[Target], Iterable[Target]] = _nothing
+    #: where a target is the network before its conversion: that in FP32, then in its other modes
+    origins: Callable[[Target], Iterable[Target]] | None = None
+    #: what a deployment writes to have an arithmetic, as code by the change ("f32", "tf32_off")
+    settings: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    #: the ways to run it on a machine on which it can be used, and what each computes in
+    arithmetic: Callable[[Machine], Iterable[Arithmetic]] = _nothing
+    #: packages and the CUDA major that each was built for, as far as they tell
+    linked: Callable[[Probe], Iterable[tuple[str, int]]] = _nothing
 
 
 def backends() -> dict[str, Backend]:
@@ -127,6 +180,34 @@ def backend(name: str) -> Backend:
     return found
 
 
+def known_backend(name: str) -> Backend | None:
+    """The backend called `name`; None where a document tells of one that is not installed here."""
+    return find("parityscope.backends", "BACKEND", Backend, name)
+
+
+def is_recording(target: Target) -> bool:
+    """Whether nothing runs: the target answers with what was recorded."""
+    return backend(target.backend).recorded
+
+
+def is_simulation(target: Target) -> bool:
+    """Whether the target computes on purpose in less than the machine could."""
+    return backend(target.backend).simulates
+
+
+def optimizes_as_onnxruntime(target: Target) -> bool:
+    """Whether the target is ONNX Runtime with its optimizer, which can be switched off."""
+    found = backend(target.backend)
+    return found.onnxruntime == "yes" and "optimization" in found.options
+
+
+def arithmetic_of(machine: Machine) -> tuple[Arithmetic, ...]:
+    """What every path that can be used on `machine` computes in: ONNX Runtime's first, which is the usual reference."""
+    usable = [one for one in backends().values() if one.name in machine.backends]
+    usable.sort(key=lambda one: one.onnxruntime != "yes")
+    return tuple(each for one in usable for each in one.arithmetic(machine))
+
+
 def probed(found: Backend) -> Probe:
     """What `found` says of itself; a package that is there and broken is a problem too, and no traceback.
 
@@ -137,7 +218,7 @@ def probed(found: Backend) -> Probe:
         return found.probe()
     except (ImportError, OSError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         words = " ".join(str(error).split()) or type(error).__name__
-        package = _PACKAGES.get(found.name, found.name)
+        package = found.package or found.name
         return Probe(
             problem=f"{package} is installed and broken: {words}",
             fix=f"install it again: pip install --force-reinstall {package}",

@@ -120,6 +120,13 @@ def loaded_libraries(maps: str | None = None) -> dict[str, tuple[str, str]]:
     return {library: (", ".join(versions), path) for library, (versions, path) in sorted(found.items())}
 
 
+def _packages() -> dict[str, str]:
+    """What brings each runtime, by the runtime's name."""
+    from parityscope.backends import backends
+
+    return {name: one.package or name for name, one in backends().items()}
+
+
 def recorded_facts(path: Path) -> dict[str, str]:
     """The facts in a JSON file that was written where a deployment ran (`parityscope doctor --format json`), or in a study.
 
@@ -128,7 +135,7 @@ def recorded_facts(path: Path) -> dict[str, str]:
     """
     document = read_json_file(path, "the environment", limit=_NBYTES)
     try:
-        return facts_of(document)
+        return facts_of(document, _packages() if "backends" in document else {})
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise ParityError(
             "this tells nothing of an environment",

@@ -28,7 +28,7 @@ from parityscope.backends import Backend, Capture, Probe, Session
 from parityscope.backends._environment import ENVIRONMENT_FILE, recorded_facts
 from parityscope.backends._marking import marked_copy
 from parityscope.backends._process import run_program
-from parityscope.backends.targets import one_of
+from parityscope.backends.targets import one_of, with_option
 from parityscope.case.formats import retyped
 from parityscope.case.formats.npz import open_npz, write_npz
 from parityscope.case.formats.safetensors_file import open_safetensors
@@ -166,6 +166,10 @@ def _meant(name: str, array: np.ndarray, program: str, declared: str) -> np.ndar
     return array
 
 
+def _switched(target: Target) -> Iterator[Target]:
+    yield with_option(target, "optimization", "disabled")
+
+
 BACKEND = Backend(
     name="command",
     title="Any executable",
@@ -177,4 +181,10 @@ BACKEND = Backend(
     observes=True,
     probe=_probe,
     open=_open,
+    words="a program",
+    runs_program=True,
+    reads_model=False,
+    onnxruntime="perhaps",
+    tensorrt="perhaps",
+    switched=_switched,
 )

@@ -18,12 +18,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends import Backend, Capture, Probe, Session
 from parityscope.backends._openvino_marks import bearable_marks, marked
-from parityscope.backends.targets import count_of, one_of
+from parityscope.backends.targets import count_of, one_of, with_option
 from parityscope.errors import ParityError
+from parityscope.installed import Arithmetic
 from parityscope.records import ExecutedGraph, ExecutedLayer, Skip
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from parityscope.case import Model, Sample
+    from parityscope.installed import Machine
     from parityscope.records import Target
 
 __all__ = ["BACKEND"]
@@ -213,6 +216,28 @@ def _first_line(error: Exception) -> str:
     return next((line for line in reversed(lines) if not line.startswith("Exception from")), str(error))[:400]
 
 
+def _switched(target: Target) -> Iterator[Target]:
+    yield with_option(target, "threads", "1")
+    if target.precision not in {"", "f32"}:
+        yield replace(target, precision="f32")
+
+
+def _arithmetic(machine: Machine) -> Iterator[Arithmetic]:
+    """The hint is executed in what the CPU has (read from compiled models, docs/targets.md)."""
+    has_f16 = bool(machine.features & {"avx512_fp16", "amx_fp16"})
+    has_bf16 = bool(machine.features & {"avx512_bf16", "amx_bf16"})
+    half = "f16" if has_f16 else "bf16" if has_bf16 else "f32"
+    has = (
+        " and ".join(name for name, there in (("FP16", has_f16), ("BF16", has_bf16)) if there)
+        or "neither FP16 nor BF16"
+    )
+    why = f"this CPU has {has} arithmetic"
+    own = "Parityscope asks for f32; its own default may be bf16"
+    yield Arithmetic(target="openvino", computes="f32", tf32="none", because=own)
+    yield Arithmetic(target="openvino:f16", computes=half, tf32="none", because=why)
+    yield Arithmetic(target="openvino:bf16", computes="bf16" if has_bf16 else "f32", tf32="none", because=why)
+
+
 BACKEND = Backend(
     name="openvino",
     title="OpenVINO (CPU)",
@@ -226,4 +251,17 @@ BACKEND = Backend(
     probe=_probe,
     open=_open,
     plain=frozenset({"observe", "threads"}),
+    words="OpenVINO",
+    tries_repairs=True,
+    converts=True,
+    profile="openvino",
+    switched=_switched,
+    settings={
+        **{
+            name: f'core.compile_model(model, "CPU", {{"INFERENCE_PRECISION_HINT": "{name}"}})'
+            for name in ("f32", "f16", "bf16")
+        },
+        "accuracy": 'core.compile_model(model, "CPU", {"EXECUTION_MODE_HINT": "ACCURACY"})',
+    },
+    arithmetic=_arithmetic,
 )

@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING
 from parityscope.backends import Backend, Capture, Probe, Session
 from parityscope.backends._onnxruntime import OPTIMIZATION_LEVELS, open_bytes, open_path
 from parityscope.backends._ort_providers import ON_TENSORRT, providers_of, unloadable
-from parityscope.backends.targets import count_of, one_of
+from parityscope.backends.targets import count_of, one_of, with_option
 from parityscope.case.extending import with_outputs
 from parityscope.custom_operators import libraries
 from parityscope.errors import ParityError
+from parityscope.installed import Arithmetic, on_gpu
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from parityscope.case import Model, Sample
+    from parityscope.installed import Machine
     from parityscope.records import ExecutedGraph, Target
 
 __all__ = ["BACKEND", "unregistered"]
@@ -205,6 +207,33 @@ def _check_declaration(model: Model, target: Target) -> None:
         )
 
 
+def _switched(target: Target) -> Iterator[Target]:
+    yield with_option(target, "optimization", "disabled")
+    yield with_option(target, "threads", "1")
+    if target.option("tf32") == "on":
+        without = replace(target, precision="" if target.precision == "tf32" else target.precision)
+        yield with_option(without, "tf32", "off")
+
+
+def _arithmetic(machine: Machine) -> Iterator[Arithmetic]:
+    why = "the CPU provider computes halves in FP32, without the roundings between operators (measured)"
+    yield Arithmetic(target="ort", computes="f32, also for f16 graphs", tf32="none", because=why)
+    if "CUDAExecutionProvider" in machine.told.get("ort", {}).get("providers", ""):
+        yield on_gpu(machine, "ort?device=cuda", "the graph's types", "ONNX Runtime's own default is on")
+
+
+def _linked(probe: Probe) -> Iterator[tuple[str, int]]:
+    if probe.problem:
+        return
+    try:
+        from onnxruntime.capi import build_and_package_info as told
+    except ImportError:  # builds before 1.12, and those that others made
+        return
+    version = str(getattr(told, "cuda_version", ""))
+    if version[:1].isdigit():
+        yield "onnxruntime-gpu", int(version.partition(".")[0])
+
+
 BACKEND = Backend(
     name="ort",
     title="ONNX Runtime",
@@ -231,4 +260,10 @@ BACKEND = Backend(
             *("cudnn_conv_algo_search", "io_binding", "deterministic"),
         }
     ),
+    package="onnxruntime",
+    tries_repairs=True,
+    onnxruntime="yes",
+    switched=_switched,
+    arithmetic=_arithmetic,
+    linked=_linked,
 )

@@ -272,4 +272,10 @@ BACKEND = Backend(
     open=_open,
     plain=frozenset({"runner", "map", "pair", "shapes"}),
     files=frozenset({"path", "environment"}),
+    words="a recording",
+    recorded=True,
+    reads_model=False,
+    onnxruntime="perhaps",
+    tensorrt="perhaps",
+    untimed="recorded outputs have no time",
 )

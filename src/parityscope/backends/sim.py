@@ -203,4 +203,11 @@ BACKEND = Backend(
     open=_open,
     plain=frozenset({"overflow", "profile", "range", "threads"}),
     files=frozenset({"dynamic_range"}),
+    words="a simulation",
+    package="onnxruntime",
+    simulates=True,
+    tries_repairs=True,
+    onnxruntime="yes",
+    tensorrt="perhaps",
+    untimed="a simulation computes what the deployment would, and not in its time",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMMON_OPTIONS",
-    "MODELLESS",
     "RECORDED",
     "check_target",
     "count_of",
@@ -24,6 +24,7 @@ __all__ = [
     "named_code",
     "one_of",
     "parse_target",
+    "with_option",
 ]
 
 RECORDED = "saved"  # the backend that runs nothing and answers only for what it has
@@ -31,7 +32,6 @@ _MOST = 1 << 15  # of anything that an option counts; chosen: no machine has mor
 _OURS = frozenset({"ort", "sim", RECORDED})  # names that the product itself writes all the time: not looked up
 _SIMULATED = "sim"
 _NARROW = frozenset({"tf32", "f16", "bf16", "f8e4m3", "f8e5m2", "int8", "fp8"})  # a format alone is simulated
-MODELLESS = frozenset({RECORDED, "command"})  # never read the model's file themselves
 
 # Options that every backend takes; `open_target` acts on them.
 COMMON_OPTIONS = {
@@ -153,3 +153,8 @@ def count_of(target: Target, name: str) -> int:
     if not (value.isascii() and value.isdigit() and len(value) <= len(str(_MOST)) and int(value) <= _MOST):
         raise ParityError(f"{name}={value!r} is not a whole number up to {_MOST}", fix=f"write {name}=2")
     return int(value)
+
+
+def with_option(target: Target, key: str, value: str) -> Target:
+    """`target` with one option set."""
+    return replace(target, options=tuple(sorted({**dict(target.options), key: value}.items())))

@@ -26,10 +26,13 @@ module they part. This runs code that you name, with your rights; a `.pt` or `.p
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends import Backend, Capture, Probe, Session
+from parityscope.backends.targets import with_option
 from parityscope.errors import ParityError
+from parityscope.installed import Arithmetic, on_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from parityscope.case import Model, Sample
+    from parityscope.installed import Machine
     from parityscope.records import Target
 
 __all__ = ["BACKEND"]
@@ -116,6 +120,38 @@ def _check(target: Target, device: Any) -> None:
         raise ParityError("TF32 exists on CUDA devices only", fix="add device=cuda, or leave tf32 out")
 
 
+def _switched(target: Target) -> Iterator[Target]:
+    yield replace(target, precision="")
+    if target.option("compile") == "on":
+        yield with_option(target, "compile", "off")
+
+
+def _origins(target: Target) -> Iterator[Target]:
+    plain = replace(target, precision="")
+    yield plain
+    if target.option("module"):
+        mode = target.option("mode", "eval")
+        yield from (with_option(plain, "mode", other) for other in ("eval", "batch-statistics") if other != mode)
+
+
+def _arithmetic(machine: Machine) -> Iterator[Arithmetic]:
+    yield Arithmetic(target="torch", computes="the network's types", tf32="none", because="on a CPU")
+    told = machine.told.get("torch", {})
+    if "capability" in told.get("gpu", ""):
+        own = f"its own defaults: products {told.get('default TF32 of products', '?')}, cuDNN "
+        own += told.get("default TF32 of convolutions", "?")
+        yield on_gpu(machine, "torch?device=cuda", "the network's types", own)
+
+
+def _linked(probe: Probe) -> Iterator[tuple[str, int]]:
+    version = probe.facts.get("cuda", "")
+    if version[:1].isdigit():
+        yield "torch", int(version.partition(".")[0])
+
+
+_NO_TF32 = "torch.backends.cuda.matmul.allow_tf32 = False\ntorch.backends.cudnn.allow_tf32 = False"
+
+
 BACKEND = Backend(
     name="torch",
     title="PyTorch",
@@ -134,4 +170,12 @@ BACKEND = Backend(
     observes=True,
     probe=_probe,
     open=_open,
+    switched=_switched,
+    origins=_origins,
+    settings={
+        "tf32_off": _NO_TF32,
+        "f32": f"{_NO_TF32}\ntorch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False",
+    },
+    arithmetic=_arithmetic,
+    linked=_linked,
 )

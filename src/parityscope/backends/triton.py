@@ -192,4 +192,8 @@ BACKEND = Backend(
     observes=False,
     probe=_probe,
     open=_open,
+    words="Triton",
+    package="tritonclient",
+    onnxruntime="perhaps",
+    tensorrt="perhaps",
 )

@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING
 from parityscope.backends import Backend, Capture, Probe, Session
 from parityscope.backends._tensorrt.packages import Package, find_package, gpu_problem
 from parityscope.errors import ParityError
+from parityscope.installed import on_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
     from parityscope.backends._tensorrt.options import Options
     from parityscope.case import Model, Sample
+    from parityscope.installed import Arithmetic, Machine
     from parityscope.records import Target
 
 __all__ = ["BACKEND", "check_scales", "choose_device"]
@@ -189,6 +191,12 @@ def _check_loads(content: bytes, package: Package, options: Options, where: str)
     load_engine(content, package, options.plugins, where=where, carries_code=options.version_compatible)
 
 
+def _arithmetic(machine: Machine) -> Iterator[Arithmetic]:
+    if machine.told.get("trt", {}).get("can run") == "yes":
+        why = "TensorRT's and trtexec's default is on, Polygraphy's off"
+        yield on_gpu(machine, "trt", "the graph's types where strongly typed", why)
+
+
 BACKEND = Backend(
     name="trt",
     title="TensorRT and TensorRT-RTX",
@@ -235,4 +243,8 @@ BACKEND = Backend(
             *("workspace", "tactics", "dla", "fallback", "device"),
         }
     ),
+    words="TensorRT",
+    package="tensorrt",
+    tensorrt="yes",
+    arithmetic=_arithmetic,
 )

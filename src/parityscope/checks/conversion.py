@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.backends import backend
 from parityscope.checks import Check, Example, Proposal, Result
 from parityscope.checks._common import number
 from parityscope.checks._conversion import worst
@@ -76,7 +77,7 @@ def _tested(scene: Scene, bench: Bench, experiment: Experiment) -> Result:
         return refuted(experiment, stage, f"{said}, as FP32 rounding allows: the fault comes in after the conversion")
     whole = worst(scene, bench, bench.reference, bench.candidate)
     # The network itself may be the candidate; then the conversion is all that there is between the sides.
-    ours = scene.candidate.backend == "torch"
+    ours = backend(scene.candidate.backend).origins is not None
     left = stage if ours else worst(scene, bench, converted, bench.candidate)
     share = 1.0 if ours else left.share(whole)
     because = said if ours else f"{said}; the deployment is {number(left.error)} from the file"
@@ -92,7 +93,7 @@ def _tested(scene: Scene, bench: Bench, experiment: Experiment) -> Result:
 
 def _finding(scene: Scene, network: str, stage: Misfit, share: float, evidence: Evidence) -> Finding:
     suspects = scene.localization.suspects if scene.localization else ()
-    part = suspects[0].site if suspects and scene.candidate.backend == "torch" else None
+    part = suspects[0].site if suspects and backend(scene.candidate.backend).origins is not None else None
     where = f" They part at {part.scope or part.node or part.tensor}." if part else ""
     return Finding(
         code=_CODE,

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.backends import is_simulation
+from parityscope.backends.targets import parse_target
 from parityscope.case.policy import budgets_for
 from parityscope.checks import Check, Example, Proposal, Result
 from parityscope.checks._common import number
@@ -52,7 +54,7 @@ _LOWER = (
 
 def _propose(scene: Scene) -> Iterator[Proposal]:
     # The floor of a model that is half precision by its own types is that precision's: DAT009 tells of it.
-    if scene.policy is None or (scene.bench is not None and "sim" in scene.bench.peers):
+    if scene.policy is None or (scene.bench is not None and any(map(_simulates, scene.bench.peers))):
         return
     for pair in scene.outputs:
         floor = pair.expected.get("f32")
@@ -118,12 +120,16 @@ def _words(budget: Budget) -> str:
     return f"{budget.metric} {budget.limit:g}"
 
 
+def _simulates(target: str) -> bool:
+    return is_simulation(parse_target(target))
+
+
 def _another(bench: Bench | None, output: str, budgets: list[Budget]) -> str:
     """The honest run of the reference's model that breaks one of the budgets; "" if none does."""
     if bench is None:
         return ""
     for target, run in bench.peers.items():
-        if not target.startswith("ort"):
+        if _simulates(target):
             continue
         for index in bench.samples:
             try:

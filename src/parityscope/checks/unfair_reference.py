@@ -31,6 +31,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.backends import is_simulation
+from parityscope.backends.targets import parse_target
 from parityscope.checks import Check, Example, Proposal, Result
 from parityscope.checks._common import number
 from parityscope.checks._reproducing import RUN_S, apart, limit_of
@@ -56,7 +58,6 @@ _FALL = 10.0
 # What the reference leaves out explains the error if it is at least half as large: both are rounding of one format, and their
 # sizes lie within a factor of two (the margin of the grades).
 _AS_LARGE = 0.5
-_TYPED = "sim"
 
 
 def _propose(scene: Scene) -> Iterator[Proposal]:
@@ -130,7 +131,7 @@ def _judged(
     between, to_other, error, noise = seen
     output = pair.site.tensor
     # The noise floor of a half-precision model has its roundings in it: of those the size alone is asked.
-    left_out = peer == _TYPED and error > 0 and _AS_LARGE * error <= between <= error / _AS_LARGE
+    left_out = is_simulation(parse_target(peer)) and error > 0 and _AS_LARGE * error <= between <= error / _AS_LARGE
     if between <= noise and not left_out:
         because = f"the references are {number(between)} apart, and FP32 noise explains {number(noise)}"
         evidence = Evidence(experiment=experiment, outcome="refutes", before=error, after=between, because=because)

@@ -69,7 +69,7 @@ def asked_options(path: Path, asked: Asked, *, settle: bool = False, tf32: bool 
     Raises:
         ParityError: the target is none of `trt`, or an option cannot be met.
     """
-    from parityscope.backends import backend
+    from parityscope.backends import known_backend
     from parityscope.backends.targets import check_target, parse_target
     from parityscope.backends.tensorrt_views import (
         check_covered,
@@ -80,11 +80,12 @@ def asked_options(path: Path, asked: Asked, *, settle: bool = False, tf32: bool 
     )
 
     target = parse_target(asked.candidate)
-    if target.backend != "trt" or target.option("engine"):
+    found = known_backend(target.backend)
+    if found is None or found.tensorrt != "yes" or target.option("engine"):
         raise ParityError(
             f"{asked.candidate} is not built from a model by TensorRT", fix="write 'trt' or 'trt?key=value&...'"
         )
-    check_target(target, backend("trt"))
+    check_target(target, found)
     package = find_package(asked.product or target.option("product"))
     if tf32:
         rest = tuple(item for item in target.options if item[0] != "tf32")

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["aim_of", "budgets_asked", "budgets_planned", "check_numbers", "consents_of", "matched_of", "plan_asked"]
 
-# Runtimes that convert an FP32 model by themselves: they get the range repairs in FP32 and no Casts.
-_CONVERT = frozenset({"openvino"})
 _DEFAULT_LIMIT = 1e-2  # chosen: a hundredth of the output's energy norm, what the documentation calls repaired
 
 
@@ -59,6 +57,7 @@ def aim_of(candidate: str, low: str, types: str) -> tuple[str, bool]:
         ParityError: an option is not known, or two contradict each other.
     """
     from parityscope.arithmetic.formats import format_word
+    from parityscope.backends import known_backend
     from parityscope.backends.targets import parse_target
 
     low = ",".join(format_word(one) for one in low.split(",")) if low else low
@@ -68,7 +67,9 @@ def aim_of(candidate: str, low: str, types: str) -> tuple[str, bool]:
     if target is not None and low and target.precision and low != target.precision:
         raise ParityError(f"--low {low} contradicts --candidate {candidate}", fix="leave one of them out")
     chosen = low or (target.precision if target is not None else "") or "f16"
-    return chosen, types == "strong" if types else target is None or target.backend not in _CONVERT
+    # A runtime that converts an FP32 model by itself gets the range repairs in FP32 and no Casts.
+    converts = target is not None and (found := known_backend(target.backend)) is not None and found.converts
+    return chosen, types == "strong" if types else not converts
 
 
 def budgets_asked(

@@ -82,9 +82,8 @@ def spread(command: Callable[..., int]) -> Callable[..., int]:
 
 def examined(shared: Shared, settings: Settings, *, ladder: bool = False) -> int:
     """Examines as far as `settings` go and writes the study; gives the exit code. `ladder` prints that too."""
-    from parityscope.backends import Capture
+    from parityscope.backends import Capture, is_recording
     from parityscope.backends.opening import open_target
-    from parityscope.backends.targets import RECORDED
     from parityscope.study import Question, examine, plain_question, posed, run_facts
 
     settings = replace(
@@ -112,9 +111,7 @@ def examined(shared: Shared, settings: Settings, *, ladder: bool = False) -> int
     )
     with posed(question, memory=settings.memory) as asked:
         for target in (asked.reference, asked.candidate):
-            if (
-                target.backend == RECORDED
-            ):  # one that cannot be read is refused before a digest of all its bytes is taken
+            if is_recording(target):  # one that cannot be read is refused before a digest of all its bytes is taken
                 with open_target(asked.case.model, target, Capture()):
                     pass
         settings = replace(settings, question=plain_question(question, settings, asked, Path.cwd()))

@@ -20,13 +20,9 @@ __all__ = ["NAME", "command", "examine_machine"]
 
 NAME = "doctor"
 
-# Packages whose version changes results, by the beginning of their name.
+# Packages beside the runtimes whose version changes results, by the beginning of their name.
 _PACKAGES = (
     "onnx",
-    "openvino",
-    "torch",
-    "tensorrt",
-    "tritonclient",
     "polygraphy",
     "numpy",
     "nvidia-cublas",
@@ -60,15 +56,18 @@ def command(*, format_name: Annotated[str, typer.Option("--format", help="text o
 def examine_machine() -> dict[str, Any]:
     """The facts as plain data."""
     import parityscope
-    from parityscope.backends import backends, probed
+    from parityscope.backends import arithmetic_of, backends, probed
     from parityscope.backends._environment import cpu_facts, machine_facts
     from parityscope.backends._gpu import find_driver
     from parityscope.environment import conflicts
-    from parityscope.installed import Machine, arithmetic_of, known_problems
+    from parityscope.installed import Machine, known_problems
 
     states: dict[str, dict[str, Any]] = {}
-    for name, found in backends().items():
+    linked: dict[str, int] = {}
+    every = backends()
+    for name, found in every.items():
         probe = probed(found)
+        linked.update(found.linked(probe))
         states[name] = {
             "title": found.title,
             "version": probe.version,
@@ -83,7 +82,7 @@ def examine_machine() -> dict[str, Any]:
         capabilities = (".".join(map(str, gpu.capability)) for gpu in driver.gpus)
         facts = {**facts, "driver cuda": driver.cuda, "compute capability": ", ".join(capabilities)}
         facts.setdefault("gpu", ", ".join(gpu.name for gpu in driver.gpus))
-    packages = _packages()
+    packages = _packages(tuple(one.package or one.name for one in every.values() if one.reads_model))
     machine = Machine(
         versions=packages,
         features=frozenset(cpu_facts()["features"]),
@@ -92,7 +91,7 @@ def examine_machine() -> dict[str, Any]:
         backends=frozenset(name for name, state in states.items() if not state["problem"]),
         variables=facts,
         told={name: state["facts"] for name, state in states.items()},
-        linked=_linked(states),
+        linked=linked,
     )
     return {
         "parityscope": parityscope.__version__,
@@ -110,31 +109,14 @@ def examine_machine() -> dict[str, Any]:
     }
 
 
-def _packages() -> dict[str, str]:
-    """The installed packages that change results, with their versions."""
+def _packages(runtimes: tuple[str, ...]) -> dict[str, str]:
+    """The installed packages that change results, those of the runtimes and others, with their versions."""
     found = {}
     for one in distributions():
         name = (one.metadata["Name"] or "").lower().replace("_", "-")
-        if name.startswith(_PACKAGES):
+        if name.startswith((*_PACKAGES, *runtimes)):
             found[name] = one.version
     return dict(sorted(found.items()))
-
-
-def _linked(states: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
-    """The CUDA major that each runtime was built for, as far as it tells."""
-    found = {}
-    torch = states["torch"]["facts"].get("cuda", "")
-    if torch[:1].isdigit():
-        found["torch"] = int(torch.partition(".")[0])
-    if not states["ort"]["problem"]:
-        try:
-            from onnxruntime.capi import build_and_package_info as told
-        except ImportError:  # builds before 1.12, and those that others made
-            return found
-        version = str(getattr(told, "cuda_version", ""))
-        if version[:1].isdigit():
-            found["onnxruntime-gpu"] = int(version.partition(".")[0])
-    return found
 
 
 def _lines(found: Mapping[str, Any]) -> Iterator[str]:

@@ -27,6 +27,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from parityscope.backends import known_backend
 from parityscope.repairs import Advice
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ADVICE"]
 
-_HINT = 'core.compile_model(model, "CPU", {{"INFERENCE_PRECISION_HINT": "{}"}})'
 _BEFORE_11 = "# TensorRT 8 to 10; TensorRT 11 follows the types of the ONNX model: convert those instead\n"
 _SETTINGS = MappingProxyType(
     {
@@ -65,15 +65,6 @@ _SETTINGS = MappingProxyType(
         ("polygraphy", "tf32_off"): "polygraphy convert model.onnx -o model.plan  # without --tf32",
         ("polygraphy", "f32"): "polygraphy convert model.onnx -o model.plan  # without --tf32, --fp16 and --bf16",
         ("polygraphy", "f16"): f"{_BEFORE_11}polygraphy convert model.onnx -o model.plan --fp16",
-        ("openvino", "f32"): _HINT.format("f32"),
-        ("openvino", "f16"): _HINT.format("f16"),
-        ("openvino", "bf16"): _HINT.format("bf16"),
-        ("openvino", "accuracy"): 'core.compile_model(model, "CPU", {"EXECUTION_MODE_HINT": "ACCURACY"})',
-        ("torch", "tf32_off"): "torch.backends.cuda.matmul.allow_tf32 = False\ntorch.backends.cudnn.allow_tf32 = False",
-        ("torch", "f32"): (
-            "torch.backends.cuda.matmul.allow_tf32 = False\ntorch.backends.cudnn.allow_tf32 = False\n"
-            "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False"
-        ),
         ("cuda", "tf32_off"): "NVIDIA_TF32_OVERRIDE=0 python serve.py",
     }
 )
@@ -81,7 +72,8 @@ _SETTINGS = MappingProxyType(
 
 def _write(finding: Finding) -> str | None:
     wanted = (str(finding.details.get("runtime", "")), str(finding.details.get("change", "")))
-    return _SETTINGS.get(wanted)
+    runtime = known_backend(wanted[0])
+    return _SETTINGS.get(wanted) or (runtime.settings.get(wanted[1]) if runtime is not None else None)
 
 
 ADVICE = Advice(

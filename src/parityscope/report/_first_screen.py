@@ -11,6 +11,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
+from parityscope.backends import known_backend
 from parityscope.report._tensors import GRADES
 from parityscope.report.words import clean, count, figure, number, percent, short, size
 
@@ -41,16 +42,6 @@ _PLACES: Mapping[str, str] = {
     "RUN": "in the run itself, not in one layer",
     "SHP": "between the rows of a batch",
     "SEQ": "from call to call",
-}
-_RUNTIMES: Mapping[str, str] = {
-    "ort": "ONNX Runtime",
-    "openvino": "OpenVINO",
-    "trt": "TensorRT",
-    "torch": "PyTorch",
-    "triton": "Triton",
-    "sim": "a simulation",
-    "saved": "a recording",
-    "command": "a program",
 }
 
 
@@ -91,7 +82,8 @@ def _subject(document: Mapping[str, Any]) -> str:
     candidate = document.get("candidate", {})
     declared = str((document.get("policy") or {}).get("declared") or candidate.get("declared") or "")
     runtime = str(candidate.get("backend") or "")
-    by = _RUNTIMES.get(runtime, clean(runtime))
+    known = known_backend(runtime) if runtime else None
+    by = clean(runtime) if known is None else known.words or known.title
     named = short((document.get("model") or {}).get("name") or "model", _NAME)
     return f"{named}{f' in {GRADES.get(declared, clean(declared))}' if declared else ''}{f' ({by})' if by else ''}"
 

@@ -16,15 +16,17 @@ import shlex
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from parityscope.backends import known_backend
 from parityscope.report._offered import repairing
 from parityscope.report.words import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from parityscope.backends import Certainty
+
 __all__ = ["deploys_with_tensorrt", "nvidia"]
 
-_ELSEWHERE = {"ort", "openvino", "torch"}
 _FLAG = {"f16": "--fp16", "bf16": "--bf16", "int8": "--int8"}
 _BLOBS, _JSON = "for-trtexec", "for-polygraphy"
 _FIRST = "0000000000.args"
@@ -48,7 +50,7 @@ def nvidia(document: Mapping[str, Any]) -> list[dict[str, str]]:
     """The rows, causes first; empty where the candidate is another runtime or nothing was found."""
     candidate = document.get("candidate") or {}
     path = clean((document.get("model") or {}).get("path") or "")
-    if not path or candidate.get("backend") in _ELSEWHERE:
+    if not path or _is_tensorrt(candidate) == "no":
         return []
     declared = clean((document.get("policy") or {}).get("declared") or candidate.get("declared") or "")
     asked = _Asked(
@@ -92,7 +94,13 @@ def deploys_with_tensorrt(document: Mapping[str, Any]) -> bool:
     """Whether the candidate is TensorRT, or a recording of it: then a terminal shows the commands too."""
     candidate = document.get("candidate") or {}
     facts = " ".join(f"{name} {value}" for name, value in (candidate.get("environment") or {}).items()).lower()
-    return candidate.get("backend") == "trt" or "trtexec" in facts or "tensorrt" in facts
+    return _is_tensorrt(candidate) == "yes" or "trtexec" in facts or "tensorrt" in facts
+
+
+def _is_tensorrt(candidate: Mapping[str, Any]) -> Certainty:
+    """Whether that side is TensorRT; of a runtime that is not installed here nobody knows."""
+    found = known_backend(str(candidate.get("backend") or ""))
+    return "perhaps" if found is None else found.tensorrt
 
 
 def _inputs(document: Mapping[str, Any]) -> str:

@@ -14,9 +14,9 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from parityscope.backends import Capture, backend
+from parityscope.backends import Capture, backend, is_recording
 from parityscope.backends.opening import model_of, open_target
-from parityscope.backends.targets import RECORDED, format_target
+from parityscope.backends.targets import format_target
 from parityscope.case import Sample
 from parityscope.checks import Bench
 from parityscope.diagnosis import SPENT, TimeSpentError
@@ -91,19 +91,19 @@ def open_bench(
             inputs=lambda index: case.inputs.sample(index).arrays,
             reference=asked.reference,
             candidate=asked.candidate,
-            answers=None if candidate.backend == RECORDED else asked.answers,
+            answers=None if is_recording(candidate) else asked.answers,
             peers={format_target(peer): asked.runner(peer) for peer in peers_of(case.model, reference)},
             switched={
                 **{format_target(other): asked.runner(other) for other in switched_of(candidate)},
-                **({_NO_TF32: asked.without_tf32} if candidate.backend == "command" else {}),
+                **({_NO_TF32: asked.without_tf32} if backend(candidate.backend).runs_program else {}),
             },
-            given=asked.given if reference.backend == RECORDED else None,
+            given=asked.given if is_recording(reference) else None,
             origin={format_target(one): asked.runner(one) for one in origins},
             converted=asked.runner(_CONVERTED) if origins else None,
             honest=asked.runner(_honest(case.policy.declared)),
             kept={} if folder is None else Tried(folder),
             graphs=(lambda: asked.graphs(deployed)) if deployed.option("model") else None,
-            watched=asked.watched if backend(candidate.backend).observes and candidate.backend != RECORDED else None,
+            watched=asked.watched if backend(candidate.backend).observes and not is_recording(candidate) else None,
         )
 
 
@@ -132,7 +132,7 @@ class _Asked:
         answers: Answers,
     ) -> None:
         options = tuple((key, value) for key, value in reference.options if key == "custom_ops")
-        recorded = reference.backend == RECORDED
+        recorded = is_recording(reference)
         self.samples = case.inputs.indices[:_SAMPLES]
         self.end = math.inf
         self._case = case

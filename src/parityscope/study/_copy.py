@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.backends import Capture
+from parityscope.backends import Capture, is_recording
 from parityscope.backends.opening import open_target
 from parityscope.backends.targets import RECORDED
 from parityscope.case import Sample, load_model
@@ -102,7 +102,7 @@ def first_copy(known: Known, bench: Bench, folder: Path) -> Copy:
         return known.case.inputs.sample(place).arrays if place in known.case.inputs.indices else None
 
     custom = tuple((key, value) for key, value in known.reference.options if key == "custom_ops")
-    reference = Target(backend="ort", options=custom) if known.reference.backend == RECORDED else known.reference
+    reference = Target(backend="ort", options=custom) if is_recording(known.reference) else known.reference
     # What the deployment's inputs were is known by now, and used up if it was a cause.
     case = replace(known.case, inputs=_inputs(known.case.inputs, places, source), own=None)
     precision = known.candidate.precision if known.candidate.precision in _PRECISIONS else ""

@@ -12,9 +12,10 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from parityscope.backends import backend, optimizes_as_onnxruntime
 from parityscope.backends.opening import model_of
 from parityscope.backends.ort import unregistered
-from parityscope.backends.targets import MODELLESS, format_target
+from parityscope.backends.targets import format_target
 from parityscope.case.cutting import cut_model, foreign_operators, operator_name, with_borders
 from parityscope.errors import ParityError
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Bounds", "bound"]
 
-_BY_REGISTRY = {"ort", "sim"}  # run in ONNX Runtime, which can be asked
 _NOTHING_COMPARED = "no output could be compared"
 
 
@@ -106,7 +106,7 @@ def bound(
     if lacks == known or not (lacks[0] or lacks[1]):
         return None
     cut = cut_model(given.model, lacks[0] | lacks[1], folder / "cut" / "reference.onnx", _fix(lacks, candidate))
-    if candidate.backend in MODELLESS or not lacks[1]:
+    if not backend(candidate.backend).reads_model or not lacks[1]:
         own = with_borders(its_model, cut, folder / "cut" / "whole.onnx")
     elif its_model.sha256 == given.model.sha256:
         own = cut.model
@@ -122,10 +122,11 @@ def bound(
 
 
 def _lacking(target: Target, model: Model, refusal: ParityError) -> frozenset[Operator]:
-    if target.backend in MODELLESS:
+    runtime = backend(target.backend)
+    if not runtime.reads_model:
         return frozenset()
     foreign = foreign_operators(model.graph())
-    if target.backend in _BY_REGISTRY:
+    if runtime.onnxruntime == "yes":  # which can be asked
         return frozenset(unregistered(foreign, model.opsets, target.option("custom_ops")))
     # Its own words say what it lacks; ONNX Runtime's say nothing about it.
     words = "" if refusal.problem.startswith("ONNX Runtime") else f"{refusal.problem} {refusal.__cause__ or ''}"
@@ -135,7 +136,7 @@ def _lacking(target: Target, model: Model, refusal: ParityError) -> frozenset[Op
 def _fix(lacks: tuple[frozenset[Operator], frozenset[Operator]], candidate: Target) -> str:
     if lacks[0]:
         return "give the library with ort?custom_ops=lib.so: --reference 'ort?custom_ops=lib.so'"
-    if candidate.backend == "ort":
+    if optimizes_as_onnxruntime(candidate):
         return "give the library with ort?custom_ops=lib.so: --candidate 'ort?custom_ops=lib.so'"
     lacking = ", ".join(operator_name(one) for one in sorted(lacks[1]))
     return f"{candidate.backend} cannot run {lacking}: record it elsewhere, and give that with saved?path=FOLDER"

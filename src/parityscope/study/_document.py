@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import parityscope
+from parityscope.backends import backend
 from parityscope.backends._environment import machine_facts
 from parityscope.backends.opening import model_of
 from parityscope.backends.targets import format_target
@@ -238,9 +239,7 @@ def _side(target: Target, environment: Mapping[str, str], seconds: float) -> dic
         "backend": target.backend,
         "precision": target.precision,
         "executed": "",
-        "version": environment.get(
-            {"ort": "onnxruntime", "sim": "onnxruntime"}.get(target.backend, target.backend), ""
-        ),
+        "version": environment.get(backend(target.backend).package or target.backend, ""),
         "seconds": seconds,
         "environment": dict(environment),
     }

@@ -7,9 +7,9 @@ candidate: its optimizer, its threads, TF32 and the precision hint, as far as it
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from parityscope.backends import backend, is_recording, optimizes_as_onnxruntime
 from parityscope.records import Target
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _HALVES = {"f16", "bf16"}
 
 def peers_of(model: Model, reference: Target) -> tuple[Target, ...]:
     """Other ways to run `model` that ought to give what `reference` gives, up to rounding."""
-    if reference.backend not in {"ort", "saved"}:
+    if not (is_recording(reference) or optimizes_as_onnxruntime(reference)):
         return ()
     plain = unoptimized(reference)
     # An optimized run has no say over the model as it stands: where they differ the optimizer is wrong.
@@ -40,38 +40,13 @@ def unoptimized(reference: Target) -> Target:
 
 def switched_of(candidate: Target) -> tuple[Target, ...]:
     """The candidate with one switch thrown, for each that its runtime has and that is not thrown already."""
-    if candidate.backend == "ort":
-        found = [_with(candidate, "optimization", "disabled"), _with(candidate, "threads", "1")]
-        if candidate.option("tf32") == "on":
-            without = replace(candidate, precision="" if candidate.precision == "tf32" else candidate.precision)
-            found.append(_with(without, "tf32", "off"))
-    elif candidate.backend == "openvino":
-        found = [_with(candidate, "threads", "1")]
-        if candidate.precision not in {"", "f32"}:
-            found.append(replace(candidate, precision="f32"))
-    elif candidate.backend == "torch":
-        found = [replace(candidate, precision="")]
-        if candidate.option("compile") == "on":
-            found.append(_with(candidate, "compile", "off"))
-    elif candidate.backend == "command":
-        found = [_with(candidate, "optimization", "disabled")]
-    else:
-        found = []
-    return tuple(one for one in found if one != candidate)
+    return tuple(one for one in backend(candidate.backend).switched(candidate) if one != candidate)
 
 
 def origins_of(reference: Target, candidate: Target) -> tuple[Target, ...]:
     """The network before its conversion, where a side is one: in FP32 as it was given, then in each other mode."""
-    own = next((side for side in (reference, candidate) if side.backend == "torch"), None)
-    if own is None:
-        return ()
-    plain = replace(own, precision="")
-    if not own.option("module"):
-        return (plain,)
-    mode = own.option("mode", "eval")
-    return (plain, *(_with(plain, "mode", other) for other in ("eval", "batch-statistics") if other != mode))
-
-
-def _with(target: Target, key: str, value: str) -> Target:
-    """`target` with one option set."""
-    return replace(target, options=tuple(sorted({**dict(target.options), key: value}.items())))
+    for side in (reference, candidate):
+        origins = backend(side.backend).origins
+        if origins is not None:
+            return tuple(origins(side))
+    return ()

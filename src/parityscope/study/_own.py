@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from parityscope.backends import is_recording
 from parityscope.backends._matching import matching
-from parityscope.backends.targets import RECORDED
 from parityscope.case.own import OwnInputs, stored_arrays
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def own_inputs(data: str | Path | None, candidate: Target, inputs: Inputs) -> Ow
     asked = data is not None
     if data is None:
         recorded = candidate.option("path")
-        if candidate.backend != RECORDED or not recorded or not (Path(recorded) / "inputs").is_dir():
+        if not is_recording(candidate) or not recorded or not (Path(recorded) / "inputs").is_dir():
             return None
         data = Path(recorded) / "inputs"
     path = Path(data)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic import FORMATS
+from parityscope.backends import is_recording
 from parityscope.backends._environment import machine_facts
 from parityscope.checks import Lab, Scene
 from parityscope.evaluation.evaluating import evaluate, run_world
@@ -71,7 +72,7 @@ def scene_of(known: Known, explanations: Mapping[str, Explanation], executed: st
 
 def _facts(target: Target, told: Mapping[str, str]) -> dict[str, str]:
     """What a side tells of itself, with the facts of this machine unless it is a recording."""
-    if target.backend == "saved":
+    if is_recording(target):
         return dict(told)
     here = machine_facts()
     # A runtime may call the same processor by another name.

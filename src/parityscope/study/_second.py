@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.backends import Capture
+from parityscope.backends import Capture, backend, optimizes_as_onnxruntime
 from parityscope.backends.opening import open_target
 from parityscope.study._others import unoptimized
 
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     Arrays = Mapping[str, np.ndarray]
 
 __all__ = ["second_run"]
-
-# Runtimes that may be ONNX Runtime as well: what is behind a program, a server or a recording nobody knows.
-_MAY_SHARE = frozenset({"ort", "command", "saved", "triton"})
 
 
 def second_run(
@@ -54,10 +51,10 @@ def second_run(
 def _may_share(reference: Target, candidate: Target) -> bool:
     """Whether both may run what one optimizer made; a reference on another device rounds in ways of its own."""
     return (
-        reference.backend == "ort"
+        optimizes_as_onnxruntime(reference)
         and not reference.precision
         and not reference.option("device")
         and reference.option("optimization") != "disabled"
-        and candidate.backend in _MAY_SHARE
+        and (optimizes_as_onnxruntime(candidate) or backend(candidate.backend).onnxruntime == "perhaps")
         and candidate.option("optimization") != "disabled"
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from parityscope.backends import Capture
+from parityscope.backends import Capture, is_recording
 from parityscope.backends.opening import open_target
 from parityscope.case import Sample
 from parityscope.errors import ParityError
@@ -87,7 +87,7 @@ def _check(case: Case, targets: tuple[Target, ...], states: Mapping[str, str]) -
                 where=str(case.model.path),
                 fix=f"write --state OUTPUT=INPUT with one of: {', '.join(known)}",
             )
-    if any(target.backend == "saved" for target in targets):
+    if any(map(is_recording, targets)):
         raise ParityError(
             "a recording cannot be called again with its own state",
             fix="give a target that runs (command?run=..., ort, openvino), or leave --state out",

@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from parityscope.backends import backend
 from parityscope.case.model import load_model
 from parityscope.diagnosis import SPENT
 from parityscope.errors import ParityError
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["REPAIRED", "try_repairs"]
 
 REPAIRED = "repaired.onnx"
-# Runtimes that take a model file; recorded outputs and programs of the user's cannot be given another model.
-_TAKE_A_MODEL = {"ort", "openvino", "sim"}
 
 
 def try_repairs(
@@ -41,7 +40,7 @@ def try_repairs(
     end: float = math.inf,
 ) -> Diagnosis:
     """Fills in the trial of every offered repair that can be applied to a copy of the model, until `end`."""
-    if candidate.backend not in _TAKE_A_MODEL or candidate.option("model"):
+    if not backend(candidate.backend).tries_repairs or candidate.option("model"):
         return diagnosis
     # A repair that changes the function is only offered: whether that is wanted is the reader's choice.
     known = {name for name, repair in repairs().items() if not repair.consent}

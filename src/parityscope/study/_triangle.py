@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic import FORMATS
-from parityscope.backends import Capture
+from parityscope.backends import Capture, backend, is_simulation
 from parityscope.backends.opening import open_target
 from parityscope.backends.targets import format_target
 from parityscope.comparison import measure_pair
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from parityscope.comparison import Statistics
 
 __all__ = ["Triangle", "measure_triangle", "peer_of"]
-
-# The runtimes whose fusion the simulation knows, by backend.
-_PROFILES = {"openvino": "openvino"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +60,9 @@ class Triangle:
 
 def peer_of(candidate: Target, precision: str) -> Target | None:
     """The honest peer of a candidate that computes in `precision`: its simulation; None in full precision."""
-    if precision not in FORMATS or precision in {"f32", "f64"} or candidate.backend == "sim":
+    if precision not in FORMATS or precision in {"f32", "f64"} or is_simulation(candidate):
         return None
-    profile = _PROFILES.get(candidate.backend)
+    profile = backend(candidate.backend).profile
     options = (("profile", profile),) if profile else ()
     return Target(backend="sim", precision=precision, options=options)
 

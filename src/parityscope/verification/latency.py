@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.backends import Capture
+from parityscope.backends import Capture, backend
 from parityscope.backends.opening import open_target
 from parityscope.records import Skip
 from parityscope.verification.intervals import CONFIDENCE
@@ -36,18 +36,14 @@ _FEWEST = 10  # rounds, however long they take. Chosen
 _MOST = 200  # rounds: the 95th percentile then has ten runs above it. Chosen
 _SAMPLES = 8  # that take turns, so that they all fit in memory. Chosen
 _RESAMPLES = 1000
-_UNTIMED = {
-    "sim": "a simulation computes what the deployment would, and not in its time",
-    "saved": "recorded outputs have no time",
-}
 
 
 def not_timed(before: Target, after: Target) -> Skip | None:
     """Why these two are not timed; None if they are."""
     for target in (before, after):
-        if target.backend in _UNTIMED:
+        if reason := backend(target.backend).untimed:
             fix = "verify on the deployment itself: --before openvino:f16, ort?device=cuda, command?run=..."
-            return Skip(what="latency", reason=_UNTIMED[target.backend], fix=fix)
+            return Skip(what="latency", reason=reason, fix=fix)
     return None
 
 

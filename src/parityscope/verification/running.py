@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.backends import Capture
+from parityscope.backends import Capture, backend
 from parityscope.backends.opening import model_of, open_target
-from parityscope.backends.targets import MODELLESS, format_target
+from parityscope.backends.targets import format_target
 from parityscope.comparison import measure_pair
 from parityscope.comparison.rows import aligner
 from parityscope.errors import ParityError
@@ -78,7 +78,7 @@ def run_side(
             names[sample.index] = sample.name
             kept[sample.index] = _kept(arrays, folder / f"{label}-{sample.index:06d}.safetensors")
         progress(title, len(case.inputs), len(case.inputs))
-        ours = target.backend not in MODELLESS
+        ours = backend(target.backend).reads_model
         side = Side(
             target=target,
             environment=dict(session.environment),
