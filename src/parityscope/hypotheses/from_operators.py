@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from parityscope.evaluation.program import compile_program
 from parityscope.hypotheses.changes import rounded
 from parityscope.hypotheses.edits import Edit
 from parityscope.hypotheses.schemas import TEXT, changed_node, quoted_words, schema_of, versions_of
-from parityscope.operators import with_trait
+from parityscope.operators import of_kind, with_trait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,8 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = ["expansion_edits", "operator_edits"]
 
-_NO_FUNCTIONS = re.compile(
-    "Random|Bernoulli|Multinomial|^If$|^Loop$|^Scan$|Sequence|Optional|Dropout|Constant|String|Regex"
+# What is no function of numbers alone, or no single one.
+_NO_FUNCTIONS = (
+    of_kind("random", "control flow", "sequence", "text") - {"TfIdfVectorizer"}
+    | {"Constant", "ConstantOfShape"}
+    | {"Dropout", "ReverseSequence"}
 )
 _MOST_CHOICES = 8
 _HANDS_ON = with_trait("computes nothing")
@@ -41,7 +43,7 @@ def operator_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterat
         if not schema.domain
         and schema.name != node.op_type
         and not schema.deprecated
-        and not _NO_FUNCTIONS.search(schema.name)
+        and schema.name not in _NO_FUNCTIONS
     ]
     for count in sorted({len(present), 1, 2, 3} & set(range(1, len(present) + 1)), reverse=True):
         fitting = [schema for schema in others if schema.min_input <= count <= schema.max_input]
