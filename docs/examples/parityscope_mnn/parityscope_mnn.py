@@ -9,6 +9,7 @@ package reports each conversion to its maker; the function that it calls does no
 Sources: MNN's documentation, "Python API" (Interpreter, Session, Tensor) and "Model conversion"; read from version 3.6.1.
 """
 
+# ruff: noqa: INP001 - a package of one file
 from __future__ import annotations
 
 import contextlib
