@@ -23,11 +23,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 from onnx import helper
-from parityscope.testing.models import model_path
-from parityscope.testing.samples import sample_of
 from whole import PLAIN, QUIET, with_a_fault
 
 from parityscope.case.formats.npz import write_npz
+from proving.models.fetching import model_path
+from proving.models.samples import sample_of
 
 MEMORY = 128 << 20
 ABOVE = 300e6

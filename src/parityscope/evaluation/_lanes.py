@@ -242,15 +242,24 @@ class Lane:
 
     def free(self, leader: Lane, step: Step) -> None:
         """Drops what nobody reads any more, now that `step` of the leader is over."""
+        executed, self.recent = self.recent, []
+        self._free(executed, leader, step.index)
+
+    def free_behind(self, leader: Lane, step: Step | None) -> None:
+        """Drops what nobody reads any more before the step that comes next here, on the way to `step` of the leader."""
+        executed, self.recent = self.recent[:-1], self.recent[-1:]
+        self._free(executed, leader, len(leader.program.steps) if step is None else step.index - 1)
+
+    def _free(self, executed: Sequence[Step | Stretch], leader: Lane, index: int) -> None:
+        """Drops what those steps read last, unless the leader reads it behind its step `index`."""
         last = self.program.last_reader
-        for each in self.recent:
+        for each in executed:
             over = (name for name in (*each.reads, *each.outputs) if name and last.get(name, -1) <= each.index)
             self.late.update(over)
-        self.recent.clear()
         if self.program is leader.program:
             done = list(self.late)
         else:  # another order of steps: a value stays until the leader is done with it too
-            done = [name for name in self.late if _is_over(name, leader.program, step.index)]
+            done = [name for name in self.late if _is_over(name, leader.program, index)]
         for name in done:
             self.stored.pop(name, None)
             self.registers.pop(name, None)

@@ -22,6 +22,7 @@ from parityscope.evaluation.control_flow import run_control
 from parityscope.evaluation.moments import Moment
 from parityscope.evaluation.sessions import NotAloneError, Sessions
 from parityscope.evaluation.stretches import widen
+from parityscope.memory import relieve
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -79,6 +80,8 @@ def evaluate(
             widen(shared.sessions.together.setdefault(refused.program, {}), refused)
             shared.begin_again()
         else:
+            lanes.clear()
+            relieve()
             return
 
 
@@ -114,14 +117,9 @@ def run_lanes(lanes: Sequence[Lane], shared: Shared, iteration: tuple[int, ...])
         whole = len(behind) == len(lanes) and not stretch.fixed
         for step in stretch.parts[-1:] if whole else stretch.parts:
             opened: list[tuple[Lane, Step]] = []
-            for lane in lanes:
-                for each in () if lane in behind else lane.until(step, leader):
-                    if not lane.opens(each):
-                        lane.execute(each, named)
-                    elif each.key == step.key:
-                        opened.append((lane, each))
-                    else:
-                        yield from run_control([(lane, each)], shared, iteration, run_lanes)
+            for group in _side_by_side([lane for lane in lanes if lane not in behind], leader):
+                ways = [(lane, lane.until(step, leader)) for lane in group]
+                yield from _advance(ways, step, leader, named, iteration, opened)
             if opened:
                 yield from run_control(opened, shared, iteration, run_lanes)
             sites = tuple(site for site in step.outputs if site and shared.watches(site))
@@ -130,13 +128,50 @@ def run_lanes(lanes: Sequence[Lane], shared: Shared, iteration: tuple[int, ...])
             shared.forget()
             for lane in lanes:
                 lane.free(leader, step)
-    for lane in lanes:
-        for each in lane.rest():
-            if lane.opens(each):
-                yield from run_control([(lane, each)], shared, iteration, run_lanes)
-            else:
-                lane.execute(each, named)
+    for group in _side_by_side(lanes, leader):
+        yield from _advance([(lane, lane.rest()) for lane in group], None, leader, named, iteration, [])
         shared.forget()
+
+
+def _side_by_side(lanes: Sequence[Lane], leader: Lane) -> list[list[Lane]]:
+    """Lanes in their order, those of one course that is not the leader's together: they may have several steps to go."""
+    groups: dict[object, list[Lane]] = {}
+    for place, lane in enumerate(lanes):
+        alone = lane.course is leader.course or lane.world.follows
+        groups.setdefault(place if alone else id(lane.course), []).append(lane)
+    return list(groups.values())
+
+
+def _advance(
+    ways: Sequence[tuple[Lane, Iterator[Step]]],
+    step: Step | None,
+    leader: Lane,
+    named: Mapping[str, Lane],
+    iteration: tuple[int, ...],
+    opened: list[tuple[Lane, Step]],
+) -> Iterator[Moment]:
+    """Takes lanes along their ways, in turns, each value freed behind its last reader.
+
+    Control flow that gives what `step` of the leader gives is `opened` instead: all worlds go through it together.
+    """
+    shared, first = leader.shared, True
+    while ways:
+        going = [(lane, way, next(way, None)) for lane, way in ways]
+        ways = [(lane, way) for lane, way, each in going if each is not None]
+        if ways and not first:
+            shared.forget()
+            for lane, _ in ways:
+                lane.free_behind(leader, step)
+        first = False
+        for lane, _, each in going:
+            if each is None:
+                continue
+            if not lane.opens(each):
+                lane.execute(each, named)
+            elif step is not None and each.key == step.key:
+                opened.append((lane, each))
+            else:
+                yield from run_control([(lane, each)], shared, iteration, run_lanes)
 
 
 def _take_courses(lanes: Sequence[Lane], shared: Shared) -> None:

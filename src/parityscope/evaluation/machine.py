@@ -5,6 +5,14 @@ from __future__ import annotations
 import functools
 import os
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.memory import register_holder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["Threads", "share_memory", "usable_cores"]
 
@@ -59,3 +67,27 @@ def share_memory() -> None:
     # a tenth more at its peak, of which nothing was used.
     growth = {"max_mem": 0, "arena_extend_strategy": 1, "initial_chunk_size_bytes": -1, "max_dead_bytes_per_chunk": -1}
     ort.create_and_register_allocator(memory, ort.OrtArenaCfg(growth))
+    register_holder(_shrinker())
+
+
+def _shrinker() -> Callable[[], None]:
+    """What gives back the regions of the arena that are free: the runtime does so behind a run, if it is told to."""
+    import onnx
+    import onnxruntime as ort
+
+    kind = onnx.TensorProto.BOOL
+    graph = onnx.GraphProto(name="nothing", node=[onnx.helper.make_node("Identity", ["x"], ["y"])])
+    graph.input.append(onnx.helper.make_tensor_value_info("x", kind, []))
+    graph.output.append(onnx.helper.make_tensor_value_info("y", kind, []))
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.add_session_config_entry("session.use_env_allocators", "1")
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    told = ort.RunOptions()
+    told.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+
+    def shrink() -> None:
+        session.run(None, {"x": np.zeros((), np.bool_)}, told)
+
+    return shrink

@@ -125,16 +125,23 @@ class _Noisy:
         if isinstance(results[0], np.ndarray) and results[0].dtype == np.float32 and results[0].size:
             with np.errstate(over="ignore", invalid="ignore"):
                 found = expected_variance(self.step, self.program, inputs, results[0], self.sessions)
-                self._noise = None if found is None else self.scale * np.sqrt(found)
+                self._noise = None if found is None else _noise_of(found, self.scale)
         return results
 
     def add(self, array: np.ndarray) -> np.ndarray:
-        """The result with its noise."""
-        if self._noise is None:
+        """The result with its noise, which is not kept: worlds outlive their passes."""
+        noise, self._noise = self._noise, None
+        if noise is None:
             return array
         with np.errstate(over="ignore", invalid="ignore"):
-            noise = self._noise.astype(np.float32)
             return array + np.where(_residue(array) > 0, noise, -noise)
+
+
+def _noise_of(variance: np.ndarray, scale: float) -> np.ndarray:
+    """`scale` standard deviations, float32; `variance` is float64 of any shape."""
+    noise = np.sqrt(variance)
+    noise *= scale
+    return noise.astype(np.float32)
 
 
 def _residue(array: np.ndarray) -> np.ndarray:

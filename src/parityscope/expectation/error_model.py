@@ -63,7 +63,7 @@ def chain(total: _Numbers, squares: _Numbers, terms: _Numbers) -> np.ndarray:
         squares: q, the sum of the squared terms; the shape of `total`.
         terms: n; one number, or one for each sum.
     """
-    total, squares, terms = (np.asarray(each, np.float64) for each in (total, squares, terms))
+    total, terms = np.asarray(total, np.float64), np.asarray(terms, np.float64)  # float32 squares need no copy then
     expected: np.ndarray = (2.0 * total + squares) * (terms + 1.0) / 6.0
     return expected
 

@@ -342,4 +342,11 @@ def _real(asked: Asked) -> Inputs | None:
     if not settings.real:
         return None
     spool, stacked, preprocess = asked.folder / "real", settings.stacked, settings.preprocess
-    return load_inputs(asked.case.model, settings.real, spool=spool, stacked=stacked, preprocess=preprocess)
+    return load_inputs(
+        asked.case.model,
+        settings.real,
+        spool=spool,
+        stacked=stacked,
+        preprocess=preprocess,
+        memory=settings.memory,
+    )
