@@ -141,7 +141,7 @@ def _noise_of(variance: np.ndarray, scale: float) -> np.ndarray:
     """`scale` standard deviations, float32; `variance` is float64 of any shape."""
     noise = np.sqrt(variance)
     noise *= scale
-    return noise.astype(np.float32)
+    return np.asarray(noise, np.float32)
 
 
 def _residue(array: np.ndarray) -> np.ndarray:

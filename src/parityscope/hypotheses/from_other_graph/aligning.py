@@ -19,6 +19,7 @@ import numpy as np
 from parityscope.errors import ParityError
 from parityscope.hypotheses.from_other_graph.reading import content_of, family, run_step
 from parityscope.operators import CONTRACTIONS
+from parityscope.spilling import Keeper
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -153,6 +154,8 @@ class _Work:
         self.partner: dict[str, str] = {}
         self.seen: dict[str, Any] = {}
         self.refused: ParityError | None = None
+        self._keeper = Keeper()
+        self._typed: dict[tuple[int, np.dtype[Any]], tuple[np.ndarray, np.ndarray]] = {}
         self._ran: dict[int, tuple[list[Any], list[Any]]] = {}
         self._marks: dict[tuple[int, ...], tuple[list[str], np.ndarray]] = {}
         self._given_up: set[tuple[str, str]] = set()
@@ -236,9 +239,16 @@ class _Work:
     def _look(self, name: str) -> Any:
         if name in self.pairs:
             mine, its = self.values[self.pairs[name]], self.own[name]
-            with np.errstate(all="ignore"):  # what a narrower type cannot hold becomes infinite, as in the candidate
-                return mine if mine.dtype == its.dtype else mine.astype(its.dtype)
+            return mine if mine.dtype == its.dtype else self._as_type(mine, its.dtype)
         return self.seen[name] if name in self.seen else self.candidate.constants.get(name)
+
+    def _as_type(self, value: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+        """A value in another type, the same array each time: what ran on it need not run again."""
+        place = id(value), dtype
+        if place not in self._typed:
+            with np.errstate(all="ignore"):  # what a narrower type cannot hold becomes infinite, as in the candidate
+                self._typed[place] = value, self._keeper.keep(value.astype(dtype))
+        return self._typed[place][1]
 
     def _run(self, step: Step, inputs: list[Any], captured: list[Any]) -> list[Any]:
         nothing = [None] * len(step.outputs)
@@ -249,7 +259,8 @@ class _Work:
         if before is not None and all(one is other for one, other in zip(before[0], given, strict=True)):
             return before[1]
         try:
-            found = run_step(step, inputs, self.candidate.program, self.sessions, captured)
+            results = run_step(step, inputs, self.candidate.program, self.sessions, captured)
+            found = [self._keeper.keep(value) for value in results]
         except ParityError as error:  # another shape or type than it is made for: a pair above it was none
             self.refused, found = error, nothing
         self._ran[step.index] = given, found

@@ -117,8 +117,9 @@ def mixed(
     Raises:
         ParityError: such a network does not run.
     """
-    known: dict[str, Any] = {}  # sites of the reference with another value than its own
+    known: dict[str, Any] = {}  # sites of the reference with another value than its own, up to their last reader
     at = {one.site for one in active}
+    over = _last_read(alignment, stretches)
     for site in alignment.order:
         stretch = stretches.get(site)
         if stretch is None:
@@ -133,7 +134,24 @@ def mixed(
                 value = value.astype(usual.dtype)
             if value.shape != usual.shape or not np.array_equal(value, usual, equal_nan=usual.dtype.kind == "f"):
                 known[site] = value
+        for name in over.get(site, ()):
+            known.pop(name, None)
     return {name: known.get(name, values.get(name)) for name in alignment.reference.outputs}
+
+
+def _last_read(alignment: Alignment, stretches: Mapping[str, Stretch]) -> dict[str, list[str]]:
+    """By site of a stretch, in the alignment's order: what no stretch behind it reads, and is no output."""
+    last: dict[str, str] = {}
+    for site in alignment.order:
+        stretch = stretches.get(site)
+        if stretch is not None:
+            reads = stretch.reads.union(alignment.pairs[name] for name in stretch.its_reads)
+            last.update(dict.fromkeys((site, *reads), site))
+    over: dict[str, list[str]] = {}
+    for name, site in last.items():
+        if name not in alignment.reference.outputs:
+            over.setdefault(site, []).append(name)
+    return over
 
 
 def computed(

@@ -16,6 +16,7 @@ import numpy as np
 from parityscope.errors import ParityError
 from parityscope.evaluation.program import program_of
 from parityscope.operators import base_of, of_kind
+from parityscope.spilling import Keeper, note_read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -129,23 +130,24 @@ def run_step(
     Raises:
         ParityError: ONNX Runtime refuses.
     """
+    note_read(sum(getattr(value, "nbytes", 0) for value in (*inputs, *captured)))
     return sessions.run(step, list(inputs), program, list(captured))
 
 
 def values_of(graph: Graph, feeds: Mapping[str, np.ndarray], sessions: Sessions) -> Values:
-    """Every value of a graph on one sample, without constants.
+    """Every value of a graph on one sample, without constants; what exceeds the memory for it lies in a file.
 
     Raises:
         ParityError: ONNX Runtime refuses a step, or all of them together are too large to be kept.
     """
     found: Values = {name: np.asarray(feeds[name]) for name in graph.inputs if name in feeds}
-    size = 0
+    size, keeper = 0, Keeper()
     for step in graph.steps:
         inputs = [_of(graph, found, name) if name else None for name in step.inputs]
         captured = [_of(graph, found, name) for name in step.captured]
         for name, value in zip(step.outputs, run_step(step, inputs, graph.program, sessions, captured), strict=True):
             if name:
-                found[name] = value
+                found[name] = keeper.keep(value)
                 size += getattr(value, "nbytes", 0)
         if size > _MOST:
             raise ParityError("the tensors of one sample take more than 1 GiB", fix="give a smaller sample")
