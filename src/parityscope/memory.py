@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT", "allow", "allowed", "register_holder", "relieve", "resident"]
 
-DEFAULT = 512 << 20  # bytes of tensors where nothing else is asked for (chosen; --memory)
+DEFAULT = 512 << 20  # bytes, as --memory is where nothing else is asked for
 _OURS = 256 << 20  # bytes, chosen: what libraries, graphs and compiled loops take before the first tensor is kept
 _SHARE = 20  # of the time that passes between two reliefs at least, what one costs; chosen
 _budget = DEFAULT

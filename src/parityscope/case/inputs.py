@@ -25,7 +25,6 @@ from parityscope.case.formats.npz import open_npz, write_npz
 from parityscope.case.generated import generate
 from parityscope.case.sources import Reading, open_source
 from parityscope.errors import ParityError
-from parityscope.memory import DEFAULT, allow
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
@@ -35,7 +34,9 @@ if TYPE_CHECKING:
     from parityscope.case.model import Model
     from parityscope.case.sources import Stream
 
-__all__ = ["Inputs", "Sample", "load_inputs"]
+__all__ = ["MEMORY", "Inputs", "Sample", "load_inputs"]
+
+MEMORY = 512 << 20  # bytes for tensors where nothing else is asked for (chosen; --memory)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +99,7 @@ def load_inputs(
     preprocess: str = "",
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     seed: int = 0,
-    memory: int = DEFAULT,
+    memory: int = MEMORY,
 ) -> Inputs:
     """The samples of `data`, or generated ones when it is None, each checked against what `model` declares.
 
@@ -109,7 +110,6 @@ def load_inputs(
     Raises:
         ParityError: the data cannot be read, does not fit the model or the memory, is empty, or has a NaN in every sample.
     """
-    allow(memory)  # data are what every question begins with
     model = replace(model, inputs=settled(model.inputs))
     shapes = dict(shapes or {})
     check_shapes_option(model.inputs, shapes)

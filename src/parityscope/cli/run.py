@@ -10,6 +10,7 @@ import typer
 
 from parityscope.cli import _options as o
 from parityscope.errors import Exit, ParityError
+from parityscope.memory import allow
 
 __all__ = ["NAME", "command"]
 
@@ -49,6 +50,7 @@ def command(
             fix=f"choose another -o, or remove it: rm -r {output}",
         )
     budget = o.size_of(memory)
+    allow(budget)
     question = Question(
         model=model,
         candidate=target,

@@ -25,6 +25,7 @@ from parityscope.expectation.forecasts import ChangedParameter, Forecast, Format
 from parityscope.expectation.lockstep import Findings, Plan, run_layers, run_outputs
 from parityscope.expectation.parameters import changed_parameters
 from parityscope.expectation.words import about_format, about_reference, cause_of
+from parityscope.memory import allow
 from parityscope.records import Skip, Target
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def forecast(
         ParityError: a format cannot be simulated, or the reference cannot run.
     """
     settings = settings or Settings()
+    allow(settings.memory)
     for name in formats:
         if known_format(name).name not in {*PRECISIONS, *QUANTIZED}:
             raise ParityError(f"{name} cannot be predicted", fix=f"use one of: {', '.join([*PRECISIONS, *QUANTIZED])}")

@@ -12,11 +12,11 @@ from parityscope.backends import backend
 from parityscope.backends.opening import model_of
 from parityscope.backends.targets import MODELLESS, check_target, parse_target
 from parityscope.case import Case, load_inputs, load_model
+from parityscope.case.inputs import MEMORY
 from parityscope.case.originals import with_originals
 from parityscope.case.policy import check_outputs, overridden
 from parityscope.case.policy_file import PolicyFile, read_policy
 from parityscope.errors import ParityError
-from parityscope.memory import DEFAULT
 from parityscope.private_folders import scratch_folder
 from parityscope.records import Policy
 from parityscope.study._budgets import known_metrics
@@ -79,7 +79,7 @@ def _formats(model: Model, own: Model) -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def posed(question: Question, *, memory: int = DEFAULT) -> Iterator[Posed]:
+def posed(question: Question, *, memory: int = MEMORY) -> Iterator[Posed]:
     """The case and the targets of a question; samples that can be read only once are kept until the block ends.
 
     Raises:

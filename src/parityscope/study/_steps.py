@@ -13,6 +13,7 @@ from parityscope.backends.opening import model_of
 from parityscope.case import load_inputs
 from parityscope.errors import ParityError
 from parityscope.expectation import Expectation
+from parityscope.memory import allow
 from parityscope.pairing import pair_graphs
 from parityscope.records import Diagnosis, Skip
 from parityscope.study._document import Parts, document
@@ -86,6 +87,7 @@ def chain(asked: Asked, unreached: tuple[Skip, ...] = ()) -> dict[str, Any]:
     """
     case, settings, progress = asked.case, asked.settings, asked.progress
     reference, candidate = asked.reference, asked.candidate
+    allow(settings.memory)
     started = time.perf_counter()
     timings: dict[str, float] = {}
 

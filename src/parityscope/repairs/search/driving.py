@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from parityscope.backends.recording import silent
 from parityscope.case.model import load_model
 from parityscope.errors import ParityError
+from parityscope.memory import allow
 from parityscope.repairs.search.finding import find
 from parityscope.repairs.search.fp8 import chosen_products, scales_said
 from parityscope.repairs.search.oracle import Spent
@@ -47,6 +48,7 @@ def search(task: Task, folder: Path, output: Path | None = None, progress: Progr
         ParityError: the model, the data or the options cannot be used, or a runtime fails.
     """
     check_output(output, task.model.path)
+    allow(task.memory)
     work = prepare(task, folder, progress)
     floor = told_floor(task, work.search)
     if floor:
