@@ -23,7 +23,7 @@ from parityscope.case.conformance import check_announced, check_names, check_sha
 from parityscope.case.formats import Stored, Streamed
 from parityscope.case.formats.npz import open_npz, write_npz
 from parityscope.case.generated import generate
-from parityscope.case.sources import Reading, open_source
+from parityscope.case.sources import Reading, Stream, open_source
 from parityscope.errors import ParityError
 from parityscope.records import Skip
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from parityscope.case.model import Model
-    from parityscope.case.sources import Stream
 
 __all__ = ["MEMORY", "Inputs", "Sample", "load_inputs"]
 
@@ -91,7 +90,7 @@ class Inputs:
 
 def load_inputs(
     model: Model,
-    data: str | Path | None,
+    data: str | Path | Stream | None,
     *,
     spool: Path,
     samples: int | None = None,
@@ -115,8 +114,11 @@ def load_inputs(
     check_shapes_option(model.inputs, shapes)
     if samples is not None and samples < 1:
         raise ParityError(f"{samples} samples cannot be judged", fix="use --samples 1 or more")
-    if data is None:
-        source: Stored | Stream = generate(model, 1 if samples is None else samples, seed, shapes)
+    source: Stored | Stream
+    if isinstance(data, Stream):
+        source = data
+    elif data is None:
+        source = generate(model, 1 if samples is None else samples, seed, shapes)
     else:
         source = open_source(model, data, Reading(stacked=stacked, preprocess=preprocess, shapes=shapes, memory=memory))
     taken = _take(model, source, shapes, spool, samples, memory)

@@ -85,9 +85,9 @@ def _version_only(
     version: bool = typer.Option(False, "--version", help="Print the version and exit.", is_eager=True),
 ) -> None:
     if version:
-        import parityscope
+        from parityscope.version import __version__
 
-        typer.echo(f"parityscope {parityscope.__version__}")
+        typer.echo(f"parityscope {__version__}")
         raise typer.Exit
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())

@@ -125,25 +125,18 @@ def budgets_of(items: list[str] | None) -> tuple[Budget, ...]:
     """
     if not items:
         return ()
-    from parityscope.case.limits import mistaken_limit
-    from parityscope.records import Budget
-    from parityscope.study import known_metrics
+    from parityscope.study import stated_budget
 
     found: dict[tuple[str, str], Budget] = {}
     for item in items:
         head, equals, value = item.rpartition("=")
-        output, colon, metric = head.rpartition(":")
         limit = plain_number(value)
-        if not (equals and metric) or (colon and not output) or math.isnan(limit):
+        if not equals or not head or math.isnan(limit):
             raise ParityError(f"--budget {item!r} is not METRIC=VALUE", fix="write --budget rel_l2=1e-3")
-        if metric not in known_metrics():
-            fix = f"use one of: {', '.join(sorted(known_metrics()))}"
-            raise ParityError(f"there is no metric {metric!r}", fix=fix)
-        if wrong := mistaken_limit(metric, limit, known_metrics()[metric]):
-            raise ParityError(f"--budget {item!r} {wrong}", fix=f"write --budget {head}={0 if limit < 0 else 0.5}")
-        if (output, metric) in found:
+        budget = stated_budget(head, limit, "--budget")
+        if (budget.output, budget.metric) in found:
             raise ParityError(f"--budget gives {head} twice", fix="keep one of them")
-        found[output, metric] = Budget(output=output, metric=metric, limit=limit, reason="given with --budget")
+        found[budget.output, budget.metric] = budget
     return tuple(found.values())
 
 

@@ -55,12 +55,12 @@ def command(*, format_name: Annotated[str, typer.Option("--format", help="text o
 
 def examine_machine() -> dict[str, Any]:
     """The facts as plain data."""
-    import parityscope
     from parityscope.backends import arithmetic_of, backends, probed
     from parityscope.backends._environment import cpu_facts, machine_facts
     from parityscope.backends._gpu import find_driver
     from parityscope.environment import conflicts
     from parityscope.installed import Machine, known_problems
+    from parityscope.version import __version__
 
     states: dict[str, dict[str, Any]] = {}
     linked: dict[str, int] = {}
@@ -94,7 +94,7 @@ def examine_machine() -> dict[str, Any]:
         linked=linked,
     )
     return {
-        "parityscope": parityscope.__version__,
+        "parityscope": __version__,
         "python": platform.python_version(),
         "os": platform.platform(),
         "variables": {name: os.environ[name] for name in _PLACES if name in os.environ},

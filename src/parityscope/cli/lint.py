@@ -48,17 +48,17 @@ def command(
 def _told(
     model: Path, formats: str, network: tuple[Asked, Path] | None, format_name: str, output: Path | None, *, quiet: bool
 ) -> int:
-    import parityscope
     from parityscope.lint import lint
     from parityscope.report.lint import FORMS, document
+    from parityscope.version import __version__
 
     found = lint(model, o.formats_of(formats), loaded=True)
     if network is not None:
         asked, log = network
-        _, more = networked(model, asked, version=parityscope.__version__, command=command_line(), log=log)
+        _, more = networked(model, asked, version=__version__, command=command_line(), log=log)
         ordered = sorted((*found.findings, *more), key=lambda finding: ROLES.index(finding.role))
         found = replace(found, findings=tuple(ordered))
-    held = document(found, version=parityscope.__version__, command=command_line())
+    held = document(found, version=__version__, command=command_line())
     hand_over(FORMS, held, format_name, output)
     if not quiet:
         counts = ", ".join(f"{count} {role}" for role, count in held["counts"].items())

@@ -46,9 +46,9 @@ def command(
     quiet: o.QuietOption = False,
 ) -> int:
     """Reads logs of TensorRT builds and explains what matters in them; exit code 1 if there is a cause."""
-    import parityscope
     from parityscope.logs import compare_logs, find, find_pair
     from parityscope.report.log import FORMS, document
+    from parityscope.version import __version__
 
     FORMS.check(format_name)
     claim_report(output, "-o")
@@ -59,7 +59,7 @@ def command(
     if node_times is not None:
         _write_times(pair, node_times)
     findings = find_pair(pair) if pair else find(log)
-    held = document(log, findings, version=parityscope.__version__, command=command_line(), pair=pair)
+    held = document(log, findings, version=__version__, command=command_line(), pair=pair)
     hand_over(FORMS, held, format_name, output)
     if not quiet:
         counts = ", ".join(f"{count} {role}" for role, count in held["counts"].items())

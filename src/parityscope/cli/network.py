@@ -70,14 +70,14 @@ def _told(
     *,
     quiet: bool,
 ) -> int:
-    import parityscope
     from parityscope.backends.tensorrt_views import find_in_view, network_view
     from parityscope.report.network import FORMS, document
+    from parityscope.version import __version__
 
     view = network_view(model, package, options, log_file=log)
     if settled is not None:
         _write(view, settled, model)
-    held = document(view, find_in_view(view), model=model, version=parityscope.__version__, command=command_line())
+    held = document(view, find_in_view(view), model=model, version=__version__, command=command_line())
     hand_over(FORMS, held, format_name, output)
     if not quiet:
         fates = ", ".join(f"{count} {fate}" for fate, count in sorted(held["fates"].items()))

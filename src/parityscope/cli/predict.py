@@ -100,25 +100,25 @@ def _document(
     network: str,
     quiet: bool,
 ) -> dict[str, Any]:
-    import parityscope
     from parityscope.case import load_inputs, load_model
     from parityscope.expectation.forecasting import forecast
     from parityscope.report.forecast import document
+    from parityscope.version import __version__
 
     model = load_model(path)
     loaded = load_inputs(model, inputs or None, spool=scratch, shapes=o.shapes_of(shapes) or None, **data)
     found = forecast(model, loaded, names, settings, progress=o.progress_for(quiet=quiet))
-    held = document(found, model, loaded, version=parityscope.__version__, command=command_line())
+    held = document(found, model, loaded, version=__version__, command=command_line())
     return held | _network(path, network, loaded, held, scratch / _LOG) if network else held
 
 
 def _network(path: Path, target: str, loaded: Inputs, held: dict[str, Any], log: Path) -> dict[str, Any]:
     """What TensorRT makes of the model, for the samples' shapes: its document, and a statement of each thing that matters."""
-    import parityscope
+    from parityscope.version import __version__
 
     sizes = tuple({name: array.shape for name, array in sample.arrays.items()} for sample in loaded)
     asked = Asked(candidate=target, sizes=sizes)
-    network, findings = networked(path, asked, version=parityscope.__version__, command=command_line(), log=log)
+    network, findings = networked(path, asked, version=__version__, command=command_line(), log=log)
     fates = ", ".join(f"{count} {fate}" for fate, count in sorted(network["fates"].items()))
     said = [f"{network['built_by']} builds it: {fates}"] if not network["problem"] else []
     said += [f"{one.code} {one.title}: {one.claim}" for one in findings]

@@ -191,8 +191,8 @@ def _outcome(task: Task, folder: Path, output: Path | None, plan: Plan | None, *
 
 
 def _document(outcome: Outcome, task: Task, output: Path | None) -> dict[str, Any]:
-    import parityscope
     from parityscope.report.repair import document
+    from parityscope.version import __version__
 
     there = output if output is not None and output.exists() else None
-    return document(outcome, task, version=parityscope.__version__, command=command_line(), output=there)
+    return document(outcome, task, version=__version__, command=command_line(), output=there)

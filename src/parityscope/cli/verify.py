@@ -110,11 +110,11 @@ def _document(
 ) -> dict[str, Any]:
     from dataclasses import replace
 
-    import parityscope
     from parityscope.backends.targets import parse_target
     from parityscope.report.verification import document
     from parityscope.study import posed
     from parityscope.verification import Targets, load_labels, verify
+    from parityscope.version import __version__
 
     first = parse_target(before)
     with posed(question, memory=memory) as asked, scratch_folder("verify") as scratch:
@@ -129,4 +129,4 @@ def _document(
             folder=Path(scratch),
             progress=o.progress_for(quiet=quiet),
         )
-        return document(found, asked.case, version=parityscope.__version__, command=command_line())
+        return document(found, asked.case, version=__version__, command=command_line())

@@ -8,7 +8,7 @@ tries repairs on copies of the model, and gives a `Study`: the document that eve
 from __future__ import annotations
 
 from parityscope.study._alone import Repeated, experiments_of, repeat
-from parityscope.study._budgets import known_metrics
+from parityscope.study._budgets import known_metrics, stated_budget
 from parityscope.study._examine import Settings, examine
 from parityscope.study._folder import Study, as_written, folder_of, load_study, prepare_folder
 from parityscope.study._kept import plain_question
@@ -39,4 +39,5 @@ __all__ = [
     "read_pipeline",
     "repeat",
     "run_facts",
+    "stated_budget",
 ]

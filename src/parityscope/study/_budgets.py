@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from parityscope.case.limits import keeps
+from parityscope.case.limits import keeps, mistaken_limit
 from parityscope.case.policy import budgets_for
 from parityscope.comparison import measure_pair
 from parityscope.comparison._metric import metrics
+from parityscope.errors import ParityError
+from parityscope.records import Budget
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from parityscope.comparison import Statistics
-    from parityscope.records import Budget, Pair, Policy, Verdict
+    from parityscope.records import Pair, Policy, Verdict
 
-__all__ = ["by_budgets", "known_metrics", "said_of_budgets"]
+__all__ = ["by_budgets", "known_metrics", "said_of_budgets", "stated_budget"]
 
 
 @functools.cache
@@ -33,6 +35,24 @@ def known_metrics() -> Mapping[str, Literal["lower", "higher"]]:
                 if one is not None:
                     known[one.metric] = metric.better
     return MappingProxyType(known)
+
+
+def stated_budget(head: str, limit: float, where: str) -> Budget:
+    """The budget of `METRIC` or `OUTPUT:METRIC`; `where` says in what option it stands.
+
+    Raises:
+        ParityError: there is no such metric, or its values cannot be on the right side of the limit.
+    """
+    output, colon, metric = head.rpartition(":")
+    if not metric or (colon and not output):
+        raise ParityError(f"{where} {head!r} is not METRIC or OUTPUT:METRIC", fix="write rel_l2, or boxes:rel_l2")
+    if metric not in known_metrics():
+        fix = f"use one of: {', '.join(sorted(known_metrics()))}"
+        raise ParityError(f"there is no metric {metric!r}", fix=fix)
+    if wrong := mistaken_limit(metric, limit, known_metrics()[metric]):
+        fix = f"write {where} {head}={0 if limit < 0 else 0.5}"
+        raise ParityError(f"{where} '{head}={limit:g}' {wrong}", fix=fix)
+    return Budget(output=output, metric=metric, limit=limit, reason=f"given with {where}")
 
 
 def by_budgets(pair: Pair, policy: Policy) -> Verdict | None:

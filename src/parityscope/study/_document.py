@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import parityscope
 from parityscope.backends import backend
 from parityscope.backends._environment import machine_facts
 from parityscope.backends.opening import model_of
@@ -20,6 +19,7 @@ from parityscope.records import SCHEMA
 from parityscope.study._drawings import graph_views, plots
 from parityscope.study._folder import strict
 from parityscope.study._tables import distance, output_row, tensor_rows
+from parityscope.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,7 +71,7 @@ def document(parts: Parts) -> dict[str, Any]:
     plain: dict[str, Any] = strict(
         {
             "schema": SCHEMA,
-            "tool": {"name": "parityscope", "version": parityscope.__version__},
+            "tool": {"name": "parityscope", "version": __version__},
             "created": parts.created,
             "command": parts.command,
             "verdict": parts.verdict,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from parityscope.case import Model
+    from parityscope.case.sources import Stream
     from parityscope.records import Budget, Target
 
 __all__ = ["Posed", "Question", "posed"]
@@ -45,7 +46,7 @@ class Question:
     model: str | Path
     candidate: str
     reference: str = "ort"
-    inputs: str | Path | None = None
+    inputs: str | Path | Stream | None = None
     preprocess: str = ""
     stacked: bool = False
     shapes: Mapping[str, tuple[int, ...]] | None = None

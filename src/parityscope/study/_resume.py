@@ -18,7 +18,6 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import parityscope
 from parityscope.backends import backend, probed
 from parityscope.backends.resuming import FACTS, NOTES
 from parityscope.backends.targets import format_target
@@ -26,6 +25,7 @@ from parityscope.errors import ParityError
 from parityscope.private_folders import MARKER, open_marker
 from parityscope.study._marks import digest_of_files
 from parityscope.study._tried import TRIED
+from parityscope.version import __version__
 from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def run_facts(case: Case, reference: Target, candidate: Target) -> dict[str, Any
     """All that the recorded tensors of a run depend on, as plain data."""
     return {
         "schema": _SCHEMA,
-        "parityscope": parityscope.__version__,
+        "parityscope": __version__,
         "machine": platform.machine(),
         "model": case.model.sha256,
         "inputs": case.inputs.sha256,

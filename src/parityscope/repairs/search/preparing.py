@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import platform
-import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +32,7 @@ from parityscope.repairs.search.ranging import repaired
 from parityscope.repairs.search.records import Outcome
 from parityscope.repairs.search.reverse import Reverse
 from parityscope.repairs.search.splitting import check, margin_of, split
+from parityscope.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -223,11 +223,9 @@ def _described(task: Task, model: Model, search: Inputs, held: Yardstick) -> str
     """The digest of everything that a measured error depends on."""
     import onnxruntime
 
-    # Not imported: the package as a whole stands above this layer.
-    version = str(sys.modules[__name__.partition(".")[0]].__version__)
     files = [Path(one.text.rpartition(":")[0]) for one in task.functions.values()]
     facts = {
-        "versions": [version, onnxruntime.__version__, platform.machine()],
+        "versions": [__version__, onnxruntime.__version__, platform.machine()],
         "model": [task.model.sha256, model.sha256, task.low, task.typed, task.threads],
         "inputs": [search.sha256, list(search.indices)],
         "scaled": margin_of(task, len(search)).hex() if task.labels.eighths else "",

@@ -1,0 +1,222 @@
+"""What an examination found, as records: causes, outputs, tensors, and the report itself.
+
+`document` holds everything, as `study.json` does (docs/documents.md); what is here are the parts that programs ask for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, overload
+
+from parityscope.api.words import ParityFailure, told
+from parityscope.errors import ParityError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["CauseFound", "Result", "TensorError", "TensorTable"]
+
+_WIDTH = 110  # columns of the first screen where nobody says
+_LONG_LINE = 400  # columns: nothing is folded in a repr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseFound:
+    """A finding: `share` of the output error that it explains and `confidence` are in [0, 1], `share` None if not measured.
+
+    `role` is "cause", "contributing" or "information"; `repair` the command or edit that is offered first, "" if none is.
+    """
+
+    code: str
+    role: str
+    title: str
+    claim: str
+    confidence: float | None
+    share: float | None
+    node: str
+    tensor: str
+    repair: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorError:
+    """What was measured of a tensor; relative L2 errors, None where they were not measured.
+
+    `introduced` is what its own layer adds, `inherited` what its inputs brought, `grade` the finest arithmetic that explains it.
+    """
+
+    name: str
+    node: str
+    op_type: str
+    index: int
+    is_output: bool
+    verdict: str
+    grade: str
+    rel_l2: float | None
+    max_abs: float | None
+    introduced: float | None
+    inherited: float | None
+
+
+class TensorTable(Sequence[TensorError]):
+    """The tensors that were compared, outputs first; `to_dataframe()` for pandas."""
+
+    def __init__(self, rows: Sequence[TensorError]) -> None:
+        self._rows = tuple(rows)
+
+    @overload
+    def __getitem__(self, index: int) -> TensorError: ...
+    @overload
+    def __getitem__(self, index: slice) -> TensorTable: ...
+    def __getitem__(self, index: int | slice) -> TensorError | TensorTable:
+        """A row, or some of them as a table."""
+        return TensorTable(self._rows[index]) if isinstance(index, slice) else self._rows[index]
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._rows)
+
+    def __repr__(self) -> str:
+        """How many, and the worst."""
+        worst = max(self._rows, key=lambda row: row.rel_l2 or 0.0, default=None)
+        return f"<{len(self)} tensors{'' if worst is None else f', the worst {worst.name!r}: {worst.rel_l2}'}>"
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """A dict a row."""
+        return [{field.name: getattr(row, field.name) for field in fields(TensorError)} for row in self._rows]
+
+    def to_dataframe(self) -> Any:  # a pandas.DataFrame, and pandas is nobody's duty here
+        """A `pandas.DataFrame`, a row a tensor.
+
+        Raises:
+            ParityError: pandas is not installed.
+        """
+        try:
+            import pandas as pd  # type: ignore[import-untyped, import-not-found, unused-ignore] # nobody's duty here
+        except ImportError as error:
+            fix = "pip install pandas, or take .to_dicts()"
+            raise ParityError(f"pandas cannot be imported: {error}", fix=fix) from error
+        return pd.DataFrame(self.to_dicts(), columns=[field.name for field in fields(TensorError)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Result:
+    """What `compare`, `localize`, `diagnose` and `load_study` give; `folder` is where it was read from or saved, else None."""
+
+    document: Mapping[str, Any]
+    folder: Path | None = None
+
+    @property
+    def verdict(self) -> str:
+        """One of "within", "beyond" and "incomplete"."""
+        return str(self.document["verdict"])
+
+    @property
+    def findings(self) -> tuple[CauseFound, ...]:
+        """Causes first, as they are ranked."""
+        return tuple(_cause(one) for one in self.document.get("findings", ()))
+
+    @property
+    def outputs(self) -> TensorTable:
+        """The outputs that were compared."""
+        return TensorTable([_row(one, is_output=True) for one in self.document.get("outputs", ())])
+
+    @property
+    def tensors(self) -> TensorTable:
+        """The outputs, then every other tensor that was compared, in the order of the graph."""
+        return TensorTable([*self.outputs, *self._inside()])
+
+    def _inside(self) -> list[TensorError]:
+        held = self.document.get("tensors", ())
+        return [_row(one, is_output=False) for one in held if not one.get("is_output")]
+
+    def __repr__(self) -> str:
+        """The first line of the answer."""
+        return f"<{type(self).__name__} {self.verdict}: {self.first_screen(_LONG_LINE).splitlines()[0]}>"
+
+    def __str__(self) -> str:
+        """The first screen."""
+        return self.first_screen()
+
+    def first_screen(self, width: int = _WIDTH) -> str:
+        """The answer in at most some fifteen lines of `width` columns."""
+        return told(self.document, width)
+
+    def to_html(self) -> str:
+        """The report, one page that needs nothing beside it."""
+        from parityscope.report import renderer
+
+        return renderer("html").render(self.document)
+
+    def _repr_html_(self) -> str:
+        """The report in a frame of its own, so that neither its style nor the notebook's disturbs the other."""
+        from html import escape
+
+        page = escape(self.to_html(), quote=True)
+        return f'<iframe srcdoc="{page}" style="width:100%;height:640px;border:0" title="Parityscope"></iframe>'
+
+    def save(self, folder: str | Path) -> Result:
+        """Writes `study.json` and `report.html` into a new folder; gives the result with that folder.
+
+        Raises:
+            ParityError: the folder exists or cannot be written.
+        """
+        from pathlib import Path
+
+        from parityscope.study import prepare_folder
+        from parityscope.whole_files import write_whole
+
+        folder = Path(folder)
+        with prepare_folder(folder) as scratch:
+            text = json.dumps(self.document, indent=1, sort_keys=True, allow_nan=False)
+            write_whole(scratch / "study.json", text)
+            write_whole(scratch / "report.html", self.to_html())
+        return Result(document=self.document, folder=folder)
+
+    def raise_if_beyond(self) -> None:
+        """Fails where an output differs by more than its arithmetic or the policy allows.
+
+        Raises:
+            ParityFailure: with the first screen as its message (an AssertionError).
+        """
+        if self.verdict == "beyond":
+            raise ParityFailure(self.first_screen())
+
+
+def _cause(finding: Mapping[str, Any]) -> CauseFound:
+    site = finding.get("site") or {}
+    offered: Mapping[str, Any] = next(iter(finding.get("repairs") or ()), {})
+    return CauseFound(
+        code=str(finding.get("code", "")),
+        role=str(finding.get("role", "")),
+        title=str(finding.get("title", "")),
+        claim=str(finding.get("claim", "")),
+        confidence=_number(finding.get("confidence")),
+        share=_number(finding.get("share")),
+        node=str(site.get("node") or ""),
+        tensor=str(site.get("tensor") or ""),
+        repair=str(offered.get("command") or offered.get("text") or ""),
+    )
+
+
+def _row(held: Mapping[str, Any], *, is_output: bool) -> TensorError:
+    return TensorError(
+        name=str(held.get("name", "")),
+        node=str(held.get("node") or ""),
+        op_type=str(held.get("op_type") or ""),
+        index=int(held.get("index", -1)),
+        is_output=is_output,
+        verdict=str(held.get("verdict") or ""),
+        grade=str(held.get("grade") or ""),
+        rel_l2=_number(held.get("rel_l2")),
+        max_abs=_number(held.get("max_abs")),
+        introduced=_number(held.get("introduced")),
+        inherited=_number(held.get("inherited")),
+    )
+
+
+def _number(value: Any) -> float | None:
+    """A number of the document; what strict JSON cannot hold is written there as a word ("nan", "inf")."""
+    return None if value is None else float(value)

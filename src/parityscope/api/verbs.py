@@ -1,0 +1,259 @@
+"""The verbs: each means what the command of its name does, on what a program has in its hands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from parityscope.api.given import candidate_target, data_source, model_file
+from parityscope.api.results import Result
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from parityscope.api.given import Candidate, Data, Network
+    from parityscope.expectation.forecasts import Forecast
+    from parityscope.records import Budget, Policy
+    from parityscope.study import Settings
+    from parityscope.verification import Verification
+
+__all__ = ["compare", "diagnose", "load_study", "localize", "predict", "verify"]
+
+_MEMORY = 512 << 20  # bytes, as on the command line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pair:
+    """What is held against each other, and what counts as within."""
+
+    model: Network
+    candidate: Candidate
+    inputs: Data
+    reference: Candidate
+    declared: str
+    budgets: Mapping[str, float]
+    policy: str | Path | Policy | None
+
+
+def diagnose(
+    model: Network,
+    *,
+    candidate: Candidate,
+    inputs: Data = None,
+    reference: Candidate = "ort",
+    declared: str = "",
+    budgets: Mapping[str, float] | None = None,
+    policy: str | Path | Policy | None = None,
+    mapping: Mapping[str, str] | None = None,
+    memory: int = _MEMORY,
+) -> Result:
+    """The whole chain: compare, localize, test causes, try repairs.
+
+    Args:
+        model: A path, bytes, an `onnx.ModelProto` or an `onnx_ir.Model`.
+        candidate: A target as on the command line ("trt:f16"), a callable (a dict of arrays by input name -> the outputs, by name
+            or in order), an `onnxruntime.InferenceSession`, or the answers themselves, one a sample.
+        inputs: A path, a dict of arrays (one sample), or an iterable of those; arrays may be any that numpy takes. Without any,
+            inputs are generated, and the result says so.
+        reference: As `candidate`.
+        declared: f32, tf32, f16 or bf16; by default what the policy or the candidate's target says.
+        budgets: A limit by metric ({"rel_l2": 1e-3}), or by output and metric ({"boxes:rel_l2": 1e-3}).
+        policy: A policy file or a `records.Policy`.
+        mapping: Tensors of the reference -> those of the candidate.
+        memory: In bytes.
+
+    Raises:
+        ParityError: bad input, a missing runtime, or a side that cannot run.
+    """
+    from parityscope.study import Settings
+
+    pair = _pair(model, candidate, inputs, reference, declared, budgets, policy)
+    return _examined(pair, Settings(memory=memory, mapping=mapping))
+
+
+def compare(
+    model: Network,
+    *,
+    candidate: Candidate,
+    inputs: Data = None,
+    reference: Candidate = "ort",
+    declared: str = "",
+    budgets: Mapping[str, float] | None = None,
+    policy: str | Path | Policy | None = None,
+    mapping: Mapping[str, str] | None = None,
+    memory: int = _MEMORY,
+    all_tensors: bool = False,
+) -> Result:
+    """The outputs of two sides (every tensor with `all_tensors`); arguments as of `diagnose`."""
+    from parityscope.study import Settings
+
+    settings = Settings(memory=memory, mapping=mapping, layers=all_tensors, localize=False, causes=False)
+    return _examined(_pair(model, candidate, inputs, reference, declared, budgets, policy), settings)
+
+
+def localize(
+    model: Network,
+    *,
+    candidate: Candidate,
+    inputs: Data = None,
+    reference: Candidate = "ort",
+    declared: str = "",
+    budgets: Mapping[str, float] | None = None,
+    policy: str | Path | Policy | None = None,
+    mapping: Mapping[str, str] | None = None,
+    memory: int = _MEMORY,
+) -> Result:
+    """Introduced and inherited error of every layer or region; arguments as of `diagnose`."""
+    from parityscope.study import Settings
+
+    settings = Settings(memory=memory, mapping=mapping, causes=False)
+    return _examined(_pair(model, candidate, inputs, reference, declared, budgets, policy), settings)
+
+
+def predict(
+    model: Network,
+    *,
+    inputs: Data = None,
+    formats: Sequence[str] = ("f16", "bf16", "tf32"),
+    profile: str = "none",
+    memory: int = _MEMORY,
+) -> Forecast:
+    """What each of `formats` will do to the model on these samples, without a candidate.
+
+    `profile` is the engine whose fusion is simulated: none, openvino, onnxruntime-cuda or tensorrt. The others are those of
+    `diagnose`.
+
+    Raises:
+        ParityError: bad input, or a format or profile that there is not.
+    """
+    from parityscope.expectation import forecasting
+    from parityscope.study import Question, posed
+
+    with model_file(model) as path:
+        question = Question(model=path, candidate="ort", inputs=data_source(inputs, _names(path, inputs)))
+        with posed(question, memory=memory) as asked:
+            settings = forecasting.Settings(profile=profile, memory=memory)
+            return forecasting.forecast(asked.case.model, asked.case.inputs, list(formats), settings)
+
+
+def verify(
+    model: Network,
+    *,
+    before: Candidate,
+    after: Candidate,
+    inputs: Data = None,
+    reference: Candidate = "ort",
+    metrics: Sequence[str] = (),
+    labels: str | Path | None = None,
+    policy: str | Path | Policy | None = None,
+) -> Verification:
+    """Runs both deployments undisturbed and judges the paired differences; arguments as of `diagnose`.
+
+    `metrics` are names of built-in task metrics; `labels` an `.npz` with a row a sample, or a folder of them.
+
+    Raises:
+        ParityError: bad input, a missing runtime, or a side that cannot run.
+    """
+    from pathlib import Path
+
+    from parityscope import verification
+    from parityscope.backends.recording import silent
+    from parityscope.backends.targets import parse_target
+    from parityscope.private_folders import scratch_folder
+    from parityscope.study import Question, posed
+
+    with (
+        model_file(model) as path,
+        candidate_target(before) as first,
+        candidate_target(after) as second,
+        candidate_target(reference) as original,
+    ):
+        data = data_source(inputs, _names(path, inputs))
+        question = Question(model=path, candidate=second, reference=original, inputs=data, policy=policy)
+        with posed(question) as asked, scratch_folder("verify") as scratch:
+            settings = verification.Settings(
+                metrics=tuple(verification.chosen_metric(name) for name in metrics),
+                labels=None
+                if labels is None
+                else verification.load_labels(Path(labels), asked.case.inputs, limited=False),
+            )
+            targets = verification.Targets(reference=asked.reference, before=parse_target(first), after=asked.candidate)
+            return verification.verify(asked.case, targets, settings, folder=Path(scratch), progress=silent)
+
+
+def load_study(folder: str | Path) -> Result:
+    """Reads a study again.
+
+    Raises:
+        ParityError: there is none, or another version wrote it.
+    """
+    from pathlib import Path
+
+    from parityscope import study
+
+    found = study.load_study(Path(folder))
+    return Result(document=found.document, folder=found.folder)
+
+
+def _pair(
+    model: Network,
+    candidate: Candidate,
+    inputs: Data,
+    reference: Candidate,
+    declared: str,
+    budgets: Mapping[str, float] | None,
+    policy: str | Path | Policy | None,
+) -> _Pair:
+    return _Pair(
+        model=model,
+        candidate=candidate,
+        inputs=inputs,
+        reference=reference,
+        declared=declared,
+        budgets=budgets or {},
+        policy=policy,
+    )
+
+
+def _examined(pair: _Pair, settings: Settings) -> Result:
+    """What `diagnose`, `compare` and `localize` do: they differ in how far `settings` go."""
+    from pathlib import Path
+
+    from parityscope.private_folders import scratch_folder
+    from parityscope.study import Question, examine, posed
+
+    with (
+        model_file(pair.model) as path,
+        candidate_target(pair.candidate) as candidate,
+        candidate_target(pair.reference) as reference,
+    ):
+        question = Question(
+            model=path,
+            candidate=candidate,
+            reference=reference,
+            inputs=data_source(pair.inputs, _names(path, pair.inputs)),
+            declared=pair.declared,
+            budgets=_budgets(pair.budgets),
+            policy=pair.policy,
+        )
+        with scratch_folder("run") as scratch, posed(question, memory=settings.memory) as asked:
+            document = examine(asked.case, asked.reference, asked.candidate, folder=Path(scratch), settings=settings)
+    return Result(document=document)
+
+
+def _budgets(limits: Mapping[str, float]) -> tuple[Budget, ...]:
+    if not limits:
+        return ()
+    from parityscope.study import stated_budget
+
+    return tuple(stated_budget(head, float(limit), "budgets") for head, limit in limits.items())
+
+
+def _names(path: Path, inputs: Data) -> tuple[str, ...]:
+    """The names of the model's inputs, in order; they are not looked up where DATA names its own."""
+    if inputs is None or isinstance(inputs, str) or hasattr(inputs, "__fspath__"):
+        return ()
+    from parityscope.case import load_model
+
+    return tuple(value.name for value in load_model(path).inputs)

@@ -1,0 +1,106 @@
+"""A Python function as a deployment: `function?call=deploy.py:infer`, or any callable that a program hands over.
+
+The function is given one sample, a dict of arrays by input name, and gives the outputs: a dict by name, a sequence in the order
+of the model's outputs, or one array where there is one. Arrays may be numpy's or of any library whose arrays numpy
+takes (`__array__`, DLPack). It runs in this process, and shows its outputs only.
+
+This backend runs code that you name. A study names none that is run: `call` is to be given again by whoever repeats it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from parityscope.backends import Backend, Capture, Probe, Session
+from parityscope.case.arrays import as_array
+from parityscope.case.formats.loader import call, find_function
+from parityscope.errors import ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy as np
+
+    from parityscope.case import Model, Sample
+    from parityscope.records import Target
+
+__all__ = ["BACKEND", "handed_over"]
+
+# What this process handed over: number -> a function of a sample. Others know no number of it.
+_HANDED: dict[str, Callable[[Sample], object]] = {}
+_NUMBERS = itertools.count(1)
+
+
+@contextlib.contextmanager
+def handed_over(function: Callable[[Sample], object]) -> Iterator[str]:
+    """The target that runs `function`, as text, while the block lasts; it takes a `Sample` and gives outputs as above."""
+    number = str(next(_NUMBERS))
+    _HANDED[number] = function
+    try:
+        yield f"function?number={number}"
+    finally:
+        del _HANDED[number]
+
+
+def _probe() -> Probe:
+    return Probe(version="1")
+
+
+@contextlib.contextmanager
+def _open(model: Model, target: Target, _capture: Capture) -> Iterator[Session]:
+    run, where = _function_of(target)
+    names = [value.name for value in model.outputs]
+    yield Session(run=lambda sample: _named(run(sample), names, f"{where}, sample {sample.index}"))
+
+
+def _function_of(target: Target) -> tuple[Callable[[Sample], object], str]:
+    """What the target runs, and what it is called in messages."""
+    number, text = target.option("number"), target.option("call")
+    if bool(number) == bool(text):
+        raise ParityError("function needs the function to call", fix="write function?call=deploy.py:infer")
+    if number:
+        if number not in _HANDED:
+            fix = "number= is the program's own that handed the function over; write function?call=deploy.py:infer"
+            raise ParityError(f"no function {number!r} was handed over in this process", fix=fix)
+        return _HANDED[number], "the function"
+    user = find_function(text)
+
+    def run(sample: Sample) -> object:
+        return call(user, user.function, dict(sample.arrays), doing=f"running {text} on sample {sample.index}")
+
+    return run, text
+
+
+def _named(given: Any, names: Sequence[str], where: str) -> dict[str, np.ndarray]:
+    """The outputs by name.
+
+    Raises:
+        ParityError: they are of another number than the model's, or no arrays.
+    """
+    fix = f"give a dict by name, or in this order: {', '.join(names)}"
+    if isinstance(given, Mapping):
+        return {str(name): as_array(value, f"{where}, output {name!r}") for name, value in given.items()}
+    values = list(given) if isinstance(given, Sequence) and not isinstance(given, str | bytes) else [given]
+    if len(values) != len(names):
+        raise ParityError(f"it gave {len(values)} outputs, and the model has {len(names)}", where=where, fix=fix)
+    return {name: as_array(value, f"{where}, output {name!r}") for name, value in zip(names, values, strict=True)}
+
+
+BACKEND = Backend(
+    name="function",
+    title="a Python function",
+    options={"call": "the function, as file.py:name", "number": "of a function that a Python program handed over"},
+    precisions=(),
+    observes=False,
+    probe=_probe,
+    open=_open,
+    called=("python", "callable"),
+    words="a Python function",
+    runs_program=True,
+    reads_model=False,
+    onnxruntime="perhaps",
+    tensorrt="perhaps",
+)

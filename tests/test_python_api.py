@@ -1,0 +1,251 @@
+"""The verbs on what a program has in its hands: models in memory, arrays, callables; results as records; parity as a test."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime
+import pytest
+
+import parityscope as ps
+from parityscope.testing.networks import parse_network
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+TEXT = '<ir_version: 8, opset_import: ["": 17]> g (float[1,8] x) => (float[1,4] y) { a = MatMul(x, w) b = Add(a, c) y = Tanh(b) }'
+RANDOM = np.random.default_rng(5)
+W = RANDOM.standard_normal((8, 4)).astype(np.float32)
+C = np.full(4, 0.5, np.float32)
+X = RANDOM.standard_normal((6, 1, 8)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def proto() -> onnx.ModelProto:
+    return parse_network(TEXT, {"w": W, "c": C})
+
+
+def right(arrays: dict[str, np.ndarray]) -> np.ndarray:
+    return np.tanh(arrays["x"] @ W + C)
+
+
+def without_bias(arrays: dict[str, np.ndarray]) -> np.ndarray:
+    return np.tanh(arrays["x"] @ W)
+
+
+class Foreign:
+    """An array of another library: it knows DLPack and nothing else."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self._array = array
+
+    def __dlpack__(self, **asked: Any) -> object:
+        return self._array.__dlpack__(**asked)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._array.__dlpack_device__()
+
+
+class Rows:
+    """A data set as frameworks have it: a length, and items."""
+
+    def __len__(self) -> int:
+        return len(X)
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray]:
+        return (X[index],)
+
+
+def streamed() -> Iterator[dict[str, np.ndarray]]:
+    yield from ({"x": x} for x in X)
+
+
+INPUTS = {
+    "one sample": ({"x": X[0]}, 1),
+    "one array": (X[0], 1),
+    "a list of arrays": (list(X), len(X)),
+    "a list of dicts": ([{"x": x} for x in X], len(X)),
+    "a data set": (Rows(), len(X)),
+    "arrays of another library": ([{"x": Foreign(x)} for x in X], len(X)),
+}
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_inputs_in_any_form_are_the_same_samples(name: str, proto: onnx.ModelProto) -> None:
+    inputs, count = INPUTS[name]
+    found = ps.compare(proto, candidate=right, inputs=inputs)
+    assert (found.verdict, found.document["inputs"]["samples"]) == ("within", count)
+    assert found.outputs[0].rel_l2 == ps.compare(proto, candidate=right, inputs=list(X[:count])).outputs[0].rel_l2
+
+
+def test_a_generator_is_read_once_and_compared_whole(proto: onnx.ModelProto) -> None:
+    assert ps.compare(proto, candidate=right, inputs=streamed()).document["inputs"]["samples"] == len(X)
+
+
+def test_models_in_memory_are_the_model(proto: onnx.ModelProto, tmp_path: Path) -> None:
+    onnx.save(proto, tmp_path / "m.onnx")
+    forms = [proto, proto.SerializeToString(), ir.from_proto(proto), tmp_path / "m.onnx", str(tmp_path / "m.onnx")]
+    found = [ps.compare(model, candidate="sim:f16", inputs=X[0]).outputs[0].rel_l2 for model in forms]
+    assert len(set(found)) == 1
+    assert found[0] is not None
+    assert 1e-6 < found[0] < 1e-2
+
+
+CANDIDATES = {
+    "a dict by name": lambda arrays: {"y": right(arrays)},
+    "a list in order": lambda arrays: [right(arrays)],
+    "an array": right,
+    "the answers": [right({"x": x}) for x in X],
+    "the answers by name": [{"y": right({"x": x})} for x in X],
+}
+
+
+@pytest.mark.parametrize("name", CANDIDATES)
+def test_candidates_in_any_form_are_judged(name: str, proto: onnx.ModelProto) -> None:
+    assert ps.compare(proto, candidate=CANDIDATES[name], inputs=list(X)).verdict == "within"
+
+
+def test_a_session_is_run_as_it_is(proto: onnx.ModelProto) -> None:
+    other = parse_network(TEXT, {"w": W, "c": C * 2})
+    session = onnxruntime.InferenceSession(other.SerializeToString(), providers=["CPUExecutionProvider"])
+    assert ps.compare(proto, candidate=session, inputs=list(X)).verdict == "beyond"
+
+
+def test_a_reference_may_be_a_function_too(proto: onnx.ModelProto) -> None:
+    assert ps.compare(proto, reference=right, candidate="ort", inputs=list(X)).verdict == "within"
+
+
+MISTAKES = {
+    "no model": (lambda _model: ps.compare(3, candidate="ort"), "is no model"),
+    "no candidate": (lambda model: ps.compare(model, candidate=3, inputs=X[0]), "is no candidate"),
+    "no data": (lambda model: ps.compare(model, candidate="ort", inputs=3), "is no data"),
+    "no array": (lambda model: ps.compare(model, candidate="ort", inputs=[{"x": object()}]), "no array of numbers"),
+    "two arrays": (lambda model: ps.compare(model, candidate="ort", inputs=[(X[0], X[1])]), "the model takes 1"),
+    "two outputs": (lambda model: ps.compare(model, candidate=lambda _: [1, 2], inputs=X[0]), "the model has 1"),
+    "a failing candidate": (lambda model: ps.compare(model, candidate=lambda a: a["z"], inputs=X[0]), "KeyError"),
+    "too few answers": (lambda model: ps.compare(model, candidate=[right({"x": X[0]})], inputs=list(X)), "1 answers"),
+    "no metric": (lambda model: ps.compare(model, candidate="ort", inputs=X[0], budgets={"l7": 1}), "no metric 'l7'"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_one_error_with_a_fix(name: str, proto: onnx.ModelProto) -> None:
+    make, words = MISTAKES[name]
+    with pytest.raises(ps.ParityError) as caught:
+        make(proto)
+    assert words in str(caught.value)
+    assert "fix:" in str(caught.value)
+
+
+def test_a_budget_decides(proto: onnx.ModelProto) -> None:
+    held = {"candidate": "sim:f16", "inputs": list(X)}
+    verdicts = [ps.compare(proto, budgets={"y:rel_l2": limit}, **held).verdict for limit in (1e-2, 1e-8)]
+    assert verdicts == ["within", "beyond"]
+
+
+def test_a_result_is_a_record(proto: onnx.ModelProto, tmp_path: Path) -> None:
+    found = ps.diagnose(proto, candidate=without_bias, inputs=list(X))
+    assert found.verdict == "beyond"
+    assert "beyond" in repr(found)
+    assert "\n" not in repr(found)
+    assert len(str(found).splitlines()) <= 15
+    assert found.findings[0].role == "cause"
+    assert "bias" in found.findings[0].claim or "c" in found.findings[0].claim
+    assert found.tensors.to_dicts()[0]["name"] == "y"
+    assert found.tensors[:1][0] == found.tensors[0]
+    assert found._repr_html_().startswith("<iframe srcdoc=")
+    with pytest.raises(AssertionError, match="Why"):
+        found.raise_if_beyond()
+    saved = found.save(tmp_path / "study")
+    again = ps.load_study(tmp_path / "study")
+    assert (again.findings, again.tensors.to_dicts()) == (found.findings, found.tensors.to_dicts())
+    assert saved.folder == again.folder
+    assert (tmp_path / "study" / "report.html").stat().st_size > 10_000
+
+
+def test_tensors_of_every_layer_come_behind_the_outputs(proto: onnx.ModelProto) -> None:
+    found = ps.compare(proto, candidate="sim:f16", inputs=list(X), all_tensors=True)
+    assert [(row.name, row.is_output) for row in found.tensors] == [("y", True), ("a", False), ("b", False)]
+
+
+def test_parity_is_asserted_with_the_reason(proto: onnx.ModelProto) -> None:
+    assert ps.assert_parity(proto, candidate=right, inputs=streamed()).verdict == "within"
+    with pytest.raises(ps.ParityFailure) as caught:
+        ps.assert_parity(proto, candidate=without_bias, inputs=streamed())
+    assert "Why" in str(caught.value)
+    assert caught.value.result is not None
+    assert caught.value.result.findings
+    with pytest.raises(AssertionError) as short:
+        ps.assert_parity(proto, candidate=without_bias, inputs=list(X), why=False)
+    assert "explains" in str(short.value)
+
+
+def test_nothing_heavy_is_imported_before_a_verb_is_asked_for() -> None:
+    text = (
+        "import sys, parityscope; print(sorted({'numpy', 'onnx', 'onnxruntime', 'numba', 'rich'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+USER_TESTS = """
+import numpy as np
+import onnx.parser
+
+MODEL = onnx.parser.parse_model(\'<ir_version: 8, opset_import: ["": 17]> g (float[1, 4] x) => (float[1, 4] y) { y = Tanh(x) }\')
+X = [np.linspace(-1, 1, 4, dtype=np.float32)[None]]
+SCALE = 1.0
+
+def test_right(parity):
+    parity(MODEL, candidate=lambda a: np.tanh(a["x"]) * np.float32(SCALE), inputs=X, budgets={"rel_l2": 0.1})
+
+def test_wrong(parity):
+    parity(MODEL, candidate=lambda a: np.sin(a["x"]), inputs=X)
+"""
+
+
+def run_pytest(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environment.pop("PYTEST_ADDOPTS", None)
+    plugin = ["-p", "parityscope.api.pytest_plugin", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", "."]
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *plugin, *words],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_fixture_fails_with_the_answer_and_its_report(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(USER_TESTS, encoding="utf-8")
+    done = run_pytest(tmp_path, "test_it.py", "--junitxml=out.xml")
+    assert "1 failed, 1 passed" in done.stdout
+    assert "Why" in done.stdout
+    cases = ET.parse(tmp_path / "out.xml").iter("testcase")  # noqa: S314 - our own test run wrote it
+    (failed,) = [case for case in cases if case.get("name") == "test_wrong"]
+    (report,) = [one.get("value") for one in failed.iter("property") if one.get("name") == "parity_report"]
+    assert report == str(tmp_path / "parity-reports" / "test_it-test_wrong" / "report.html")
+    assert ps.load_study(tmp_path / "parity-reports" / "test_it-test_wrong").verdict == "beyond"
+
+
+def test_an_error_that_grew_fails_though_it_is_within(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(USER_TESTS.replace("SCALE = 1.0", "SCALE = 1.001"), encoding="utf-8")
+    assert "1 passed" in run_pytest(tmp_path, "test_it.py", "-k", "right", "--parity-update").stdout
+    assert (tmp_path / "parity" / "test_it-test_right.json").is_file()
+    assert "1 passed" in run_pytest(tmp_path, "test_it.py", "-k", "right").stdout
+    (tmp_path / "test_it.py").write_text(USER_TESTS.replace("SCALE = 1.0", "SCALE = 1.01"), encoding="utf-8")
+    done = run_pytest(tmp_path, "test_it.py", "-k", "right")
+    assert "1 failed" in done.stdout
+    assert "worse than the baseline" in done.stdout
+    (tmp_path / "parity" / "test_it-test_right.json").write_text("[]", encoding="utf-8")
+    assert "no baseline of parity" in run_pytest(tmp_path, "test_it.py", "-k", "right").stdout
