@@ -603,3 +603,21 @@ def test_a_trained_model_from_the_command_line(tmp_path: Path, capfd: pytest.Cap
     first = diagnosed(tmp_path / "undivided", require("ocr-rec"), samples, undivided, capfd)[0]
     assert first["code"] == "PRE001"
     assert "does not divide by 255 before it normalises" in first["claim"]
+
+
+def test_what_gets_rid_of_an_infinite_error_explains_nothing_by_that() -> None:
+    # The reference gives NaN on bytes and the candidate answers something: each scaling makes the error finite, none small.
+    samples = [{"x": one["x"] * np.float32(255)} for one in prepared("unit")]
+    image = image_of("x", samples[0]["x"])
+    assert image is not None
+    rng = np.random.default_rng(2)
+    shape = saturating(dict(samples[0]))["y"].shape
+    question = Question(
+        samples=samples,
+        candidate=[{"y": rng.normal(size=shape).astype(np.float32)} for _ in samples],
+        run=lambda x: overflowing(dict(x)),
+        bounds={"y": BOUND},
+        runs=400,
+    )
+    assert search(question, image_steps(image, samples)).best is None
+    assert search(replace(question, honest=lambda x: overflowing(dict(x))), image_steps(image, samples)).best is None

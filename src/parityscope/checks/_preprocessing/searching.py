@@ -46,6 +46,9 @@ _DIRECTIONS = 4  # directions in which one output of one sample is taken to vary
 _AS_NEAR = 1.5  # times the least error, of two steps: one step is then as good (chosen)
 _HELD = 8  # compositions that come nearest and are held against the other samples (chosen)
 _TELLING = 0.5  # of the single steps: where more reproduce the candidate, it tells nothing of its inputs
+_UNRELATED = (
+    1.0  # an infinite error counts as that of outputs that have nothing in common: getting rid of it explains nothing
+)
 _BROKEN = 60  # honest runs, each some ten of the reference's, that are made for outputs with NaN or Inf
 
 
@@ -132,6 +135,12 @@ class _Search:
 
 def search(question: Question, steps: Sequence[Step]) -> Found:
     """Searches `steps` alone and composed."""
+    found, before = _searched(question, steps)
+    return replace(found, before=before)
+
+
+def _searched(question: Question, steps: Sequence[Step]) -> tuple[Found, float]:
+    """What was found, and the error without a step."""
     measured = [_plain(question, index) for index in range(len(question.samples))]
     broken = not math.isfinite(max(error for error, _ in measured)) and question.honest is not None
     if broken and question.honest is not None:
@@ -148,25 +157,25 @@ def search(question: Question, steps: Sequence[Step]) -> Found:
     state = _Search(
         question=question,
         walk=_walk(question),
-        before=before,
+        before=before if math.isfinite(before) else _UNRELATED,
         wrong=tuple(measured[index][1] > 1.0 for index in order),
         broken=broken,
     )
     if max(excess for _, excess in measured) <= 1.0:
-        return _nothing(state, before)
+        return _nothing(state, before), before
     state.walk.begin(steps)
-    possible, alone = _held(state, before), len(state.walk.trials)
+    possible, alone = _held(state), len(state.walk.trials)
     certain = [one for one in possible if one.chance <= _CHANCE]
-    found = _best(state, [one for one in certain if one.excess <= 1.0 or one.error <= UNEXPLAINED * before])
+    found = _best(state, [one for one in certain if one.excess <= 1.0 or one.error <= UNEXPLAINED * state.before])
     if found is not None:
-        return found
+        return found, before
     if not broken:
-        state.walk.compose(steps, state.settled, before)
-        composed_too = [one for one in _held(state, before) if one.chance <= _CHANCE]
+        state.walk.compose(steps, state.settled, state.before)
+        composed_too = [one for one in _held(state) if one.chance <= _CHANCE]
         found = _best(state, _simplest_first(state, composed_too or certain, len(steps)))
     if found is None and len(possible) <= _TELLING * alone:
         found = _best(state, possible)
-    return found or _nothing(state, before)
+    return found or _nothing(state, before), before
 
 
 def _walk(question: Question) -> Walk:
@@ -193,11 +202,13 @@ def _plain(question: Question, index: int) -> tuple[float, float]:
     return question.measured(outputs, index)[:2]
 
 
-def _held(state: _Search, before: float) -> list[_Held]:
+def _held(state: _Search) -> list[_Held]:
     """The trials that hold on every sample, the best first."""
     near = sorted(filter(state.near, state.walk.trials), key=lambda trial: (trial.excess > 1.0, trial.error))
     # What T(x) itself costs in the declared arithmetic is only measured where it could make the difference.
-    close = sorted((one for one in state.walk.trials if one.error <= _FAR * before), key=lambda trial: trial.error)
+    close = sorted(
+        (one for one in state.walk.trials if one.error <= _FAR * state.before), key=lambda trial: trial.error
+    )
     held = [_hold(state, trial) for trial in near[:_HELD] or close[: _HELD // 2]]
     return sorted((one for one in held if one is not None), key=lambda one: (one.excess > 1.0, one.error))
 
