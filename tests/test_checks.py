@@ -114,6 +114,43 @@ def _scene(executed: ExecutedGraph):  # noqa: ANN202 - a test's own helper
     )
 
 
+@pytest.mark.parametrize(("share", "told"), [(0.33, False), (0.89, False), (0.93, True)])
+def test_what_explains_a_third_is_no_part_of_the_claim(share: float, told: bool) -> None:
+    """A hypothesis that comes nearest is offered only where it explains nine tenths; the experiment says how far it came."""
+    from parityscope.checks.unexplained_layer import CHECK
+    from parityscope.explanation import Explained, Explanation
+    from parityscope.records import Localization, Site, Suspect
+
+    near = Explained(
+        hypothesis="epsilon",
+        title="another epsilon",
+        family="semantic",
+        words="uses another epsilon",
+        share=share,
+        slope=1.0,
+        slope_error=0.0,
+        worst_z=9.0,
+        channels=4,
+        channels_above=4,
+        elements_above=4,
+        mismatched=0,
+        accepted=False,
+    )
+    site = Site(tensor="a", node="layer", op_type="MatMul", index=0)
+    suspect = Suspect(site=site, introduced=0.5, inherited=0.0, gain=1.0)
+    scene = replace(
+        _scene(ExecutedGraph(layers=())),
+        localization=Localization(suspects=(suspect,), method="severed", observed=1, windows=1),
+        explanations={"a": Explanation(tensor="a", status="unexplained", rejected=(near,))},
+    )
+    (proposal,) = CHECK.propose(scene)
+    result = proposal.test()
+    assert result.finding is not None
+    assert ("another epsilon" in result.finding.claim) is told
+    assert result.finding.role == "contributing"
+    assert f"explains {share:.0%}" in result.evidence.because.replace(" %", "%")
+
+
 def test_nothing_is_explained_where_nothing_was_wrong() -> None:
     nothing = Distance(error=0.0, limit=0.0)
     assert not nothing.explains(nothing)

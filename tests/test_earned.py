@@ -127,6 +127,18 @@ def test_outputs_that_cannot_be_compared_earn_nothing(desk: Path, body: str, why
     assert why in " ".join(done.stdout.split())
 
 
+def test_where_the_reference_itself_is_not_finite_is_said(desk: Path) -> None:
+    """The rest was compared, and agrees."""
+    body = "r = Constant <value_floats = [0.0, 1.0, 1.0, 1.0]> () y = Div (x, r)"
+    text = f'<ir_version: 8, opset_import: ["": 17]> g (float[1, 4] x) => (float[1, 4] y) {{ {body} }}'
+    onnx.save(onnx.parser.parse_model(text), desk / "m.onnx")
+    words = ("--inputs", "x.npz", "--candidate", "ort?optimization=disabled", "--all")
+    done = in_a_process("compare", "m.onnx", *words, folder=desk)
+    assert done.returncode == 0
+    told = " ".join(done.stdout.split())
+    assert "1 elements of output y: the reference itself gives NaN or infinity there" in told
+
+
 @pytest.mark.parametrize(
     ("body", "status", "said"),
     [
