@@ -16,7 +16,6 @@ NAMES = frozenset(backends())
 OTHERWISE = {
     "environment.py": "names of packages, whose versions are facts",
     "arithmetic/fusion": "names of profiles",
-    "study/_question.py": "a set of `backends.targets`",
 }
 
 

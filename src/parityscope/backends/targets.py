@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMMON_OPTIONS",
-    "MODELLESS",
     "RECORDED",
     "check_target",
     "count_of",
@@ -32,7 +31,6 @@ RECORDED = "saved"  # the backend that runs nothing and answers only for what it
 _MOST = 1 << 15  # of anything that an option counts; chosen: no machine has more threads
 _OURS = frozenset({"ort", "sim", RECORDED})  # names that the product itself writes all the time: not looked up
 _SIMULATED = "sim"
-MODELLESS = frozenset({RECORDED, "command"})  # never read the model's file themselves
 _NARROW = frozenset({"tf32", "f16", "bf16", "f8e4m3", "f8e5m2", "int8", "fp8"})  # a format alone is simulated
 
 # Options that every backend takes; `open_target` acts on them.

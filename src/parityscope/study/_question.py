@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from parityscope.arithmetic.formats import format_word
 from parityscope.backends import backend
 from parityscope.backends.opening import model_of
-from parityscope.backends.targets import MODELLESS, check_target, parse_target
+from parityscope.backends.targets import check_target, parse_target
 from parityscope.case import Case, load_inputs, load_model
 from parityscope.case.inputs import MEMORY
 from parityscope.case.originals import with_originals
@@ -124,7 +124,7 @@ def _check_types(model: Model, own: Model, candidate: Target) -> None:
         ParityError: an input of it is of another type.
     """
     taken = {value.name: value.dtype for value in model.inputs}
-    for value in own.inputs if candidate.backend not in MODELLESS else ():
+    for value in own.inputs if backend(candidate.backend).reads_model else ():
         if value.dtype != taken.get(value.name, value.dtype):
             raise ParityError(
                 f"input {value.name!r} is {value.dtype} in the candidate's file and {taken[value.name]} in the reference's",
