@@ -131,7 +131,9 @@ def _judged(
     between, to_other, error, noise = seen
     output = pair.site.tensor
     # The noise floor of a half-precision model has its roundings in it: of those the size alone is asked.
-    left_out = is_simulation(parse_target(peer)) and error > 0 and _AS_LARGE * error <= between <= error / _AS_LARGE
+    # The model itself, beside a recording, is told of in words and is no target.
+    as_typed = scene.bench is not None and peer in scene.bench.peers and is_simulation(parse_target(peer))
+    left_out = as_typed and error > 0 and _AS_LARGE * error <= between <= error / _AS_LARGE
     if between <= noise and not left_out:
         because = f"the references are {number(between)} apart, and FP32 noise explains {number(noise)}"
         evidence = Evidence(experiment=experiment, outcome="refutes", before=error, after=between, because=because)
