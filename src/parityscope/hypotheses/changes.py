@@ -118,7 +118,7 @@ def _formats(array: np.ndarray) -> Iterator[tuple[str, Change]]:
         yield f"rounded to {name}", rounded(name)
     for name in ("float16", "float8_e4m3fn", "float8_e5m2"):
         yield f"rounded to {name}, saturated at its largest", rounded(name, saturating=True)
-    for bits in (8, 4, 16, 7):
+    for bits in (8, 4, 16, 7, 6, 5, 3):
         yield f"quantized to int{bits} as a whole", quantized(bits)
         yield f"quantized to uint{bits} with a zero point", quantized(bits, symmetric=False)
         for axis in range(array.ndim) if array.ndim > 1 else ():
@@ -156,7 +156,7 @@ def _values(array: np.ndarray) -> Iterator[tuple[str, Change]]:
 
 def _along(array: np.ndarray, axis: int, length: int) -> Iterator[tuple[str, Change]]:
     yield f"reversed along axis {axis}", lambda a: np.flip(a, axis)
-    for count in sorted({1, -1, 2, -2, length // 2}):
+    for count in sorted({1, -1, 2, -2, 3, -3, length // 2}):
         yield f"rolled by {count} along axis {axis}", lambda a, k=count: np.roll(a, k, axis)
     if length < _MOST_SHIFTED:
         for word, ahead in (("forward", True), ("back", False)):
@@ -180,6 +180,12 @@ def _along(array: np.ndarray, axis: int, length: int) -> Iterator[tuple[str, Cha
     for one, other in itertools.combinations(range(length if length <= _FEW else 0), 2):
         swapped = [other if i == one else one if i == other else i for i in range(length)]
         yield f"indices {one} and {other} of axis {axis} exchanged", lambda a, o=swapped: np.take(a, o, axis)
+    for size in (1, 2, 4):
+        if length % (2 * size) == 0 and length > 2 * size:
+            yield (
+                f"neighbouring {f'blocks of {size}' if size > 1 else 'indices'} of axis {axis} exchanged",
+                lambda a, s=size: np.take(a, np.arange(length).reshape(-1, 2, s)[:, ::-1].ravel(), axis),
+            )
     for count in blocks_of(length):
         for order in _orders(count):
             said = ", ".join(map(str, order))

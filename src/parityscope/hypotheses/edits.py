@@ -40,6 +40,8 @@ class Edit:
             what `before` does with arrays.
         behind: Operators of one variable put behind the result, with their constants: what `whole` says of it, in a graph.
         numbers: What was fitted, by name.
+        pointwise: A tensor that the stretch reads (the result itself where it has no name), and the function of its elements that
+            the result becomes: what `whole` says, where it is no more than that and smooth.
     """
 
     words: str
@@ -53,3 +55,4 @@ class Edit:
     reads: tuple[int | None, ...] | None = None
     behind: Behind = ()
     numbers: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    pointwise: tuple[str, Callable[[np.ndarray], np.ndarray]] | None = None

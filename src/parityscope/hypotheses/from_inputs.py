@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     Change = Callable[[np.ndarray], np.ndarray]
 
 __all__ = [
+    "changed_constant_edits",
     "changed_input_edits",
     "constant_edits",
     "fitted_attribute_edits",
@@ -44,6 +45,7 @@ __all__ = [
     "input_edits",
     "joint_edits",
     "near_constant_edits",
+    "operand_edits",
     "row_edits",
 ]
 
@@ -98,17 +100,29 @@ def constant_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterat
             yield _of(place, words, 6 + math.log2(len(alike)), index, constants[name])
 
 
-def changed_input_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterator[Edit]:
-    """Inputs changed as arrays, or taken from elsewhere."""
+def operand_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterator[Edit]:
+    """Inputs taken from elsewhere: a sibling, what a block reads, another of these."""
+    for index, array in _values(stretch, node).items():
+        yield from _elsewhere(stretch, place, node, _label(stretch, node, index), index, array)
+
+
+def changed_constant_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterator[Edit]:
+    """Constants changed as arrays, small ones as attributes are."""
     values = _values(stretch, node)
-    labels = {index: _label(stretch, node, index) for index in values}
+    constants = [index for index in values if node.input[index] in stretch.context.constants]
+    for index in constants:
+        if values[index].size <= _SMALL:
+            yield from _small(place, _label(stretch, node, index), index, values[index])
+    for index in constants:
+        yield from _changed(place, _label(stretch, node, index), index, values[index], len(values))
+
+
+def changed_input_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterator[Edit]:
+    """What a node reads of others changed as arrays."""
+    values = _values(stretch, node)
     for index, array in values.items():
-        if node.input[index] in stretch.context.constants and array.size <= _SMALL:
-            yield from _small(place, labels[index], index, array)
-    for index, array in values.items():
-        yield from _elsewhere(stretch, place, node, labels[index], index, array)
-    for index in sorted(values, key=lambda one: node.input[one] not in stretch.context.constants):
-        yield from _changed(place, labels[index], index, values[index], len(values))
+        if node.input[index] not in stretch.context.constants:
+            yield from _changed(place, _label(stretch, node, index), index, array, len(values))
 
 
 def _values(stretch: Stretch, node: onnx.NodeProto) -> dict[int, np.ndarray]:

@@ -30,6 +30,7 @@ __all__ = ["elementwise_edits", "fitted_edits", "nice"]
 
 # Functions that ONNX has an operator for, under the same name.
 _OPERATORS = FUNCTIONS.keys() & STANDARD.keys()
+_STEPS = frozenset({"Round", "Floor", "Ceil", "truncation to an integer"})  # between which a function is flat
 _FITTED = 32.0  # bits of a number that was fitted: float32's
 _SHORT = 5.0  # bits of one that people choose
 _WRITTEN = 10.0  # of one with two digits: ninety of them in each of some ten decades
@@ -69,6 +70,7 @@ def elementwise_edits(stretch: Stretch) -> Iterator[Edit]:
             bits=4 + bits,
             whole=lambda one, sample, f=function: f(one.replayed[sample]),
             behind=((name, ()),) if name in _OPERATORS else (),
+            pointwise=("", function) if name not in _STEPS else None,
         )
     for place, step in enumerate(stretch.steps[:-1]):
         for name, function in FUNCTIONS.items():
@@ -93,12 +95,14 @@ def elementwise_edits(stretch: Stretch) -> Iterator[Edit]:
         for name, function in FUNCTIONS.items():
             operator = _operator_in_place(stretch, tensor, name)
             if operator is not None:
-                yield replace(operator, words=f"{name} of {tensor!r} in place of it", bits=6 + bits)
+                words = f"{name} of {tensor!r} in place of it"
+                yield replace(operator, words=words, bits=6 + bits, pointwise=(tensor, function))
                 continue
             yield Edit(
                 words=f"{name} of {tensor!r} in place of it",
                 bits=6 + bits,
                 whole=lambda one, sample, f=function, t=tensor: f(numbers(_known(one, sample, t))),
+                pointwise=(tensor, function) if name not in _STEPS else None,
             )
 
 

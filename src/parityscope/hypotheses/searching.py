@@ -19,6 +19,7 @@ import numpy as np
 from parityscope.hypotheses.edits import Edit
 from parityscope.hypotheses.from_attributes import attribute_edits
 from parityscope.hypotheses.from_inputs import (
+    changed_constant_edits,
     changed_input_edits,
     constant_edits,
     fitted_attribute_edits,
@@ -26,6 +27,7 @@ from parityscope.hypotheses.from_inputs import (
     input_edits,
     joint_edits,
     near_constant_edits,
+    operand_edits,
     row_edits,
 )
 from parityscope.hypotheses.from_neighbours import neighbour_edits
@@ -155,6 +157,8 @@ _LEAST_BITS = {
     "constants": _SURE_BITS,
     # One fitted number that explains everything on what it was not fitted to leaves nothing for a list of thousands.
     "near constants": _ONE_NUMBER_BITS,
+    "operands": _ONE_NUMBER_BITS,
+    "changed constants": _ONE_NUMBER_BITS,
     "changed inputs": _ONE_NUMBER_BITS,
     "joint": _ONE_NUMBER_BITS,
     "operators": _ONE_NUMBER_BITS,
@@ -175,6 +179,8 @@ def generated_kinds(stretch: Stretch, nodes: list[tuple[int, onnx.NodeProto]]) -
         "fitted inputs": fitted_input_edits,
         "constants": constant_edits,
         "near constants": near_constant_edits,
+        "operands": operand_edits,
+        "changed constants": changed_constant_edits,
         "changed inputs": changed_input_edits,
         "joint": joint_edits,
         "operators": operator_edits,

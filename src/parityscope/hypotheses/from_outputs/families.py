@@ -7,6 +7,7 @@ number comes near, a family of more numbers that contains it is fitted from ther
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,9 +26,15 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_outputs.sites import Site
     from parityscope.hypotheses.stretch import Stretch
 
-__all__ = ["Family", "bounds_of", "families_of", "index_family"]
+__all__ = ["Family", "bounds_of", "exchange_edit", "families_of", "filters_of", "index_family"]
 
 _QUANTILES = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.995)
+_PARTS = (0.5, 0.7, 0.8, 0.9, 0.95, 0.99)  # quantiles of a constant's sizes beyond or below which it may be cut off
+_FEW = 16  # elements: a constant of fewer is not cut off
+_SCALES = tuple(factor - 1 for factor in (2.0, 0.5, 0.0, -1.0, 255.0, 1 / 255, 128.0, 1 / 128, 10.0, 0.1))
+_SHIFTS = (1.0, -1.0, 0.5, -0.5, 128.0, -128.0)
+_TAPS = (-1, 0, 1)  # of a filter along an axis
+_LONG = 8  # an axis of more is one of places
 _BOUND_STEP = 2e-3  # of the span: two bounds so far apart cut off nearly the same elements; chosen
 _SMALL_STEP = 1e-2  # relative: what a direction is measured with where it is not exact; chosen
 
@@ -38,7 +45,7 @@ class Family:
 
     With `grid` amounts are no multiples of a direction: each of them is looked at. With several numbers `make` takes as many,
     `step` is that of each. `wider` is a family of more numbers, and where it starts from an amount of this one; None where there
-    is none. `anywhere` says that its edits have a meaning at every site.
+    is none. `anywhere` says that its edits have a meaning at every site, `count` how many numbers `make` takes.
     """
 
     kind: str
@@ -47,6 +54,7 @@ class Family:
     grid: tuple[float, ...] = ()
     wider: Callable[[float], tuple[Family, tuple[float, ...]]] | None = None
     anywhere: bool = False
+    count: int = 1
 
 
 def families_of(site: Site) -> Iterator[Family]:
@@ -65,6 +73,9 @@ def families_of(site: Site) -> Iterator[Family]:
             step=_SMALL_STEP * size,
             wider=lambda by: (line, (1.0, by)),
         )
+        # A large change is not what a derivative says it is: numbers that people choose are begun with as well.
+        yield Family(kind="result scaled", make=_scaled, anywhere=True, step=_SMALL_STEP, grid=_SCALES)
+        yield Family(kind="result shifted", make=_shifted, anywhere=True, step=_SMALL_STEP * size, grid=_SHIFTS)
         if (array < 0).any() and (array > 0).any():
             yield Family(kind="negative part scaled", make=_leaking, anywhere=True, step=_SMALL_STEP)
     if not site.whole_step:
@@ -79,6 +90,12 @@ def families_of(site: Site) -> Iterator[Family]:
         label = input_label(node, index, schema, constant=True)
         yield Family(kind="input scaled", make=_input(index, label, scales=True), step=_SMALL_STEP)
         yield Family(kind="input shifted", make=_input(index, label, scales=False), step=_SMALL_STEP * _size(held))
+        if held.size > _FEW:
+            sizes = np.abs(held[np.isfinite(held)])
+            grid = tuple(dict.fromkeys(float(np.quantile(sizes, part)) for part in _PARTS)) if sizes.size else ()
+            for small in (False, True):
+                step_by = _BOUND_STEP * float(sizes.max()) if sizes.size else 0.0
+                yield Family(kind="input cut off", make=_cut_input(index, label, small=small), step=step_by, grid=grid)
     names = {one.name for one in node.attribute if one.type == REAL}
     names |= set() if schema is None else {n for n, spec in schema.attributes.items() if int(spec.type) == REAL}
     for name in sorted(names):
@@ -144,6 +161,65 @@ def index_family(axis: int, index: int, shape: tuple[int, ...], size: float, *, 
     return Family(kind=f"index of axis {axis}", make=make, step=_SMALL_STEP * (1.0 if scales else size))
 
 
+def exchange_edit(site: Site, name: str, axis: int, one: int, other: int) -> Edit:
+    """Two indices of an axis of a constant that the site's step reads, exchanged."""
+    step, stretch = site.stretch.steps[0], site.stretch
+    index = step.inputs.index(name)
+    node = next(node for node in stretch.context.nodes if tuple(node.output) == step.outputs)
+    label = input_label(node, index, schema_of(node, stretch.context.opsets), constant=True)
+    length = stretch.context.constants[name].shape[axis]
+    order = np.arange(length)
+    order[[one, other]] = other, one
+    return Edit(
+        words=f"{label} indices {one} and {other} of axis {axis} exchanged",
+        bits=7 + math.log2(length * (length - 1) / 2),
+        at=0,
+        before=lambda arrays: [
+            np.take(array, order, axis) if place == index and array is not None else array
+            for place, array in enumerate(arrays)
+        ],
+    )
+
+
+def filters_of(site: Site) -> Iterator[Family]:
+    """A small linear filter over the places of a result: of 3 taps along one axis, of 3 x 3 over the last two."""
+    array = site.result
+    if array.dtype.kind != "f":
+        return
+    places = [axis for axis, length in enumerate(array.shape) if length > _LONG]
+    for axes in {tuple(places[-1:]), tuple(places[-2:])}:
+        if axes:
+            yield Family(kind="filter", make=_filtering(axes), step=_SMALL_STEP, count=len(_TAPS) ** len(axes))
+
+
+def _filtering(axes: tuple[int, ...]) -> Callable[..., Edit]:
+    shifts = list(itertools.product(_TAPS, repeat=len(axes)))
+
+    def make(*by: float) -> Edit:
+        """`by` are the taps, less those of the filter that changes nothing."""
+        told = [nice(amount + float(not any(shift))) for amount, shift in zip(by, shifts, strict=True)]
+
+        def change(array: np.ndarray) -> np.ndarray:
+            wide = np.pad(array, [(1, 1) if axis in axes else (0, 0) for axis in range(array.ndim)], mode="edge")
+            made = np.zeros_like(array)
+            for (tap, _), shift in zip(told, shifts, strict=True):
+                cut = [slice(None)] * array.ndim
+                for axis, one in zip(axes, shift, strict=True):
+                    cut[axis] = slice(1 + one, 1 + one + array.shape[axis])
+                made += np.asarray(tap, array.dtype) * wide[tuple(cut)]
+            return made
+
+        shown = ", ".join(f"{tap:.3g}" for tap, _ in told)
+        return Edit(
+            words=f"the result filtered along the axes {list(axes)} with {shown}",
+            bits=6 + sum(bits for _, bits in told),
+            whole=_of_result(change),
+            numbers={f"tap {' '.join(map(str, shift))}": tap for (tap, _), shift in zip(told, shifts, strict=True)},
+        )
+
+    return make
+
+
 def _only(axis: int, index: int, shape: tuple[int, ...], amount: float, *, rest: float) -> np.ndarray:
     """A constant along an axis that is `rest` but for one index."""
     made = np.full([shape[axis], *(1 for _ in shape[axis + 1 :])], rest, np.float32)
@@ -161,6 +237,7 @@ def _scaled(by: float) -> Edit:
         words=f"the result scaled by {factor:.6g}",
         bits=4 + bits,
         whole=_of_result(lambda array: array * factor),
+        pointwise=("", lambda array: array * factor),
         behind=(("Mul", (factor,)),),
         numbers={"factor": factor},
     )
@@ -172,6 +249,7 @@ def _shifted(by: float) -> Edit:
         words=f"{shift:.6g} added to the result",
         bits=4 + bits,
         whole=_of_result(lambda array: array + shift),
+        pointwise=("", lambda array: array + shift),
         behind=(("Add", (shift,)),),
         numbers={"offset": shift},
     )
@@ -183,6 +261,7 @@ def _line(factor: float, offset: float) -> Edit:
         words=f"the result times {gain:.6g} plus {shift:.6g}",
         bits=5 + gain_bits + shift_bits,
         whole=_of_result(lambda array: array * gain + shift),
+        pointwise=("", lambda array: array * gain + shift),
         behind=(("Mul", (gain,)), ("Add", (shift,))),
         numbers={"factor": gain, "offset": shift},
     )
@@ -194,6 +273,7 @@ def _leaking(by: float) -> Edit:
         words=f"negative results times {factor:.6g}",
         bits=12 + bits,
         whole=_of_result(lambda array: np.where(array < 0, array * factor, array)),
+        pointwise=("", lambda array: np.where(array < 0, array * factor, array)),
         numbers={"negative": factor},
     )
 
@@ -204,6 +284,7 @@ def _cut_above(at: float) -> Edit:
         words=f"the result cut off at {bound:.6g} (an upper bound, or saturation)",
         bits=5 + bits,
         whole=_of_result(lambda array: np.minimum(array, bound)),
+        pointwise=("", lambda array: np.minimum(array, bound)),
         behind=(("Min", (bound,)),),
         numbers={"upper": bound},
     )
@@ -215,6 +296,7 @@ def _cut_below(at: float) -> Edit:
         words=f"the result cut off below {bound:.6g}",
         bits=5 + bits,
         whole=_of_result(lambda array: np.maximum(array, bound)),
+        pointwise=("", lambda array: np.maximum(array, bound)),
         behind=(("Max", (bound,)),),
         numbers={"lower": bound},
     )
@@ -227,6 +309,7 @@ def _cut_at_both(lower: float, upper: float) -> Edit:
         words=f"the result {said}",
         bits=5 + low_bits + (high_bits if low < high else 0.0),
         whole=_of_result(lambda array: np.clip(array, low, high)),
+        pointwise=("", lambda array: np.clip(array, low, high)),
         behind=(("Max", (low,)), ("Min", (high,))),
         numbers={"lower": low, "upper": high},
     )
@@ -248,6 +331,34 @@ def _input(index: int, label: str, *, scales: bool) -> Callable[[float], Edit]:
                 changed(array) if place == index and array is not None else array for place, array in enumerate(arrays)
             ],
             numbers={"factor" if scales else "offset": amount},
+        )
+
+    return make
+
+
+def _cut_input(index: int, label: str, *, small: bool) -> Callable[[float], Edit]:
+    """A constant kept within bounds on either side, or without its small numbers."""
+
+    def make(at: float) -> Edit:
+        bound, bits = nice(abs(at))
+        said = (
+            f"{label} zero where smaller than {bound:.6g}"
+            if small
+            else f"{label} cut off at {-bound:.6g} and {bound:.6g}"
+        )
+
+        def changed(array: np.ndarray) -> np.ndarray:
+            made = np.where(np.abs(array) < bound, 0, array) if small else np.clip(array, -bound, bound)
+            return made.astype(array.dtype, copy=False)
+
+        return Edit(
+            words=said,
+            bits=7 + bits,
+            at=0,
+            before=lambda arrays: [
+                changed(array) if place == index and array is not None else array for place, array in enumerate(arrays)
+            ],
+            numbers={"bound": bound},
         )
 
     return make

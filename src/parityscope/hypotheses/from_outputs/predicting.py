@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.evaluation.backward import Sweep
-from parityscope.hypotheses.from_outputs.families import Family, bounds_of, families_of, index_family
+from parityscope.hypotheses.from_outputs.families import Family, bounds_of, exchange_edit, families_of, index_family
 from parityscope.hypotheses.from_outputs.reference import READ
+from parityscope.hypotheses.from_outputs.slopes import Slopes, constant_adjoints, exchanges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,17 +29,23 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_outputs.residual import Residual
     from parityscope.hypotheses.from_outputs.sites import Site
 
-__all__ = ["Guess", "Predictor"]
+__all__ = ["DIRECTIONS", "Guess", "Predictor"]
 
-_SIGNS = 8  # random directions; with four the worst rank of the truth was ten times larger (measured)
-_APPLY_S, _ELEMENT_S = 5e-5, 6e-9  # estimated seconds of applying an edit, and of one element of what it gives
+# Random directions; with four the worst rank of the truth was ten times larger (measured). So few numbers need no chance.
+DIRECTIONS = 8
+_APPLY_S, _ELEMENT_S = 1e-4, 1.2e-8  # estimated seconds of applying an edit, and of one element of what it gives
+_LOOKED_UP_S = 2e-5  # of an elementwise function where the adjoints are gathered by value
 _LONGEST = 1024  # indices of an axis that are looked at one by one; chosen
 _KEPT_INDICES = 6  # of an axis' indices
+_KEPT_PAIRS = 4  # of the pairs of indices of an axis that are exchanged
 _DIGITS = 4  # to which products of the same change agree
 RULE_BITS = 4.0  # which operator a rule is about: some sixteen kinds in a network
 _ABOUT_ONE = re.compile(
     r" ?\('[^']*'\)|'[^']*'| = \S+(?= left out)|(?<=in place of )-?[\d.e+-]+$|\b[\d.e+-]+ becomes \S+"
 )
+_LOOKED_UP = frozenset({"result scaled", "result shifted", "negative part scaled", "upper bound", "lower bound"})
+_FITTED_TOO = re.compile(r"the result (times|plus) ")  # families say the same
+_OF_CONSTANTS = frozenset({"constants", "changed constants", "input scaled", "input shifted", "input cut off"})
 _SIZE_COUNTS = 0.1  # of the score for each factor of ten that a response is larger or smaller than the residual
 
 
@@ -97,6 +104,7 @@ class Predictor:
     refused: dict[str, str] = field(default_factory=dict)
     generated: int = 0
     left_out: int = 0
+    directions: int = DIRECTIONS
     _whole: float = 0.0
     _signs: dict[int, np.ndarray] = field(default_factory=dict)
     _products: dict[int, np.ndarray] = field(default_factory=dict)
@@ -112,6 +120,8 @@ class Predictor:
         work: dict[str, _Work] = {}
         self._whole = sum(self.residual.size(sample) for sample in self.samples) or 1e-300
         share = seconds / max(1, len(sites))
+        counts = {self.residual.numbers(sample) for sample in self.samples}
+        self.directions = min(DIRECTIONS, *counts) if len(counts) == 1 else DIRECTIONS
         spare = 0.0
         for place, sample in enumerate(self.samples):
             for site, adjoint in self._swept(sample, by_key):
@@ -169,7 +179,10 @@ class Predictor:
         if sample not in self._signs:
             generator = np.random.default_rng(sample)
             count = self.residual.numbers(sample)
-            self._signs[sample] = generator.choice(np.array([-1, 1], np.float32), (count, _SIGNS))
+            if count == self.directions:  # each number by itself: nothing is left to chance
+                self._signs[sample] = np.eye(count, dtype=np.float32) * np.float32(math.sqrt(count))
+            else:
+                self._signs[sample] = generator.choice(np.array([-1, 1], np.float32), (count, self.directions))
         seeds, self._products[sample] = self.residual.seeds(sample, self._signs[sample])
         if self._sweep is None:
             self._sweep = Sweep(program=self.reference.program, threads=1, refused=self.refused)
@@ -183,9 +196,9 @@ class Predictor:
                 met.add(step.key)
                 names = [name for name in step.outputs if name in values and values[name].dtype == np.float32]
                 shown = [
-                    own[name].reshape(-1, _SIGNS + 1)
+                    own[name].reshape(-1, self.directions + 1)
                     if name in own
-                    else np.zeros((values[name].size, _SIGNS + 1), np.float32)  # nobody reads it
+                    else np.zeros((values[name].size, self.directions + 1), np.float32)  # nobody reads it
                     for name in names
                 ]
                 known = complete and bool(names)
@@ -197,7 +210,7 @@ class Predictor:
 
     def judged(self, sketch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Scores and best amounts of changes: sketches float64, (changes, samples, signs + 1) -> (changes,) each."""
-        signs, along = sketch[..., :_SIGNS], sketch[..., _SIGNS].sum(1)
+        signs, along = sketch[..., : self.directions], sketch[..., self.directions].sum(1)
         alpha = along / self._whole
         products = np.stack([self._products[sample] for sample in self.samples])
         rest = signs - alpha[:, None, None] * products
@@ -217,6 +230,7 @@ class _Work:
     sketches: list[np.ndarray] = field(default_factory=list)
     odd: set[int] = field(default_factory=set)
     indices: dict[tuple[int, bool], np.ndarray] = field(default_factory=dict)
+    pairs: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
     predicted: bool = True
     fitted: bool = False
 
@@ -229,7 +243,7 @@ class _Work:
             found: list[tuple[str, Edit]] = []
             for kind in kinds:
                 predictor.trying(f"{kind} of {self.site.output}")
-                found += self.site.edits([kind])
+                found += [one for one in self.site.edits([kind]) if not _FITTED_TOO.match(one[1].words)]
             found.sort(key=lambda one: one[1].bits)
         except Exception:  # noqa: BLE001 - a step that cannot be run alone has no edits, as any that is refused
             return seconds
@@ -240,11 +254,17 @@ class _Work:
                 guesses[:0] = [
                     Guess(site=self.site, kind=family.kind, family=family, amounts=(amount,)) for amount in amounts
                 ]
-        affordable = int(seconds / (each * self.samples))
-        predictor.left_out += max(0, len(guesses) - affordable)
-        self.edits = guesses[:affordable]
+        held = _APPLY_S + 2 * _ELEMENT_S * _size_of_constants(self.site)
+        left = seconds
+        for guess in guesses:
+            looked_up = guess.kind in _LOOKED_UP or (guess.edit is not None and guess.edit.pointwise is not None)
+            cost = _LOOKED_UP_S if looked_up else min(held, each) if guess.kind in _OF_CONSTANTS else each
+            if cost * self.samples <= left:
+                left -= cost * self.samples
+                self.edits.append(guess)
+        predictor.left_out += len(guesses) - len(self.edits)
         predictor.generated += len(self.edits)
-        return max(0.0, seconds - len(self.edits) * each * self.samples)
+        return left
 
     def look(self, predictor: Predictor, place: int, sample: int, adjoint: np.ndarray | None) -> None:
         """Adds the products of a sample."""
@@ -257,12 +277,27 @@ class _Work:
         rows: list[np.ndarray] = []
         odd: set[int] = set()
         seen: dict[bytes, Guess] = {}
-        width = _SIGNS + 1
+        width = predictor.directions + 1
+        slopes = None if adjoint is None else self._slopes(predictor, sample, names, adjoint)
         for number, guess in enumerate(self.edits):
             edit = guess.made()
             if edit.words in predictor.banned:
                 continue
             predictor.trying(edit.words)
+            told = None if slopes is None or (place and number in self.odd) else slopes.of(edit)
+            if told is not None and np.isfinite(told).all():
+                if place == 0 and not told.any():
+                    continue
+                row = np.zeros((self.samples, width)) if place == 0 else self.sketches[number].copy()
+                row[place] = told
+                if place == 0 and guess.family is None:
+                    same = seen.setdefault(_mark(row[0]), guess)
+                    if same is not guess:
+                        same.names.append(edit)
+                        continue
+                kept.append(guess)
+                rows.append(row)
+                continue
             results = self.site.results(sample, edit)
             if results is None:
                 if place:  # it runs on one sample alone
@@ -293,10 +328,41 @@ class _Work:
             kept.append(guess)
             rows.append(row)
         self.edits, self.sketches, self.odd = kept, rows, odd
+        if self.fitted and slopes is not None:
+            self._look_at_pairs(place, slopes)
         if self.fitted and adjoint is not None and self.site.output in names:
             start = sum(values[name].size for name in names[: names.index(self.site.output)])
             array = values[self.site.output]
             self._look_at_indices(place, array, adjoint[start : start + array.size])
+
+    def _slopes(self, predictor: Predictor, sample: int, names: Sequence[str], adjoint: np.ndarray) -> Slopes | None:
+        """What is known without running edits; None where the result is not among what has adjoints."""
+        site, reference = self.site, predictor.reference
+        if site.inner is not None or site.output not in names:
+            return None
+        values = reference.values[sample]
+        start = sum(values[name].size for name in names[: names.index(site.output)])
+        own = adjoint[start : start + values[site.output].size]
+        found: dict[str, np.ndarray] = {}
+        constants = reference.program.constants
+        wanted = [index for index, name in enumerate(site.step.inputs) if name in constants]
+        if wanted and len(names) == 1 and site.whole_step:
+            inputs = [reference.value(sample, name) if name else None for name in site.step.inputs]
+            predictor.trying(f"the derivative of the constants of {site.output}")
+            made = constant_adjoints(site.step, inputs, values[site.output], own, wanted)
+            found = {site.step.inputs[index]: table for index, table in made.items()}
+        return Slopes(site=site, sample=sample, adjoint=own, constants=found)
+
+    def _look_at_pairs(self, place: int, slopes: Slopes) -> None:
+        for name, adjoint in slopes.constants.items():
+            array = self.site.stretch.context.constants[name]
+            for axis in range(array.ndim):
+                table = exchanges(array, adjoint, axis)
+                if table is not None:
+                    held = self.pairs.setdefault(
+                        (name, axis), np.zeros((*table.shape[:2], self.samples, table.shape[-1]))
+                    )
+                    held[:, :, place] = table
 
     def _look_at_indices(self, place: int, array: np.ndarray, adjoint: np.ndarray) -> None:
         shaped = adjoint.reshape((*array.shape, -1))
@@ -332,7 +398,21 @@ class _Work:
         if self.predicted:
             for (axis, scales), sketch in self.indices.items():
                 found += self._indices(predictor, axis, scales, sketch)
+            for (name, axis), table in self.pairs.items():
+                found += self._exchanged(predictor, name, axis, table)
         return found
+
+    def _exchanged(self, predictor: Predictor, name: str, axis: int, table: np.ndarray) -> Iterator[Guess]:
+        """The pairs of indices of a constant whose exchange explains most."""
+        length = table.shape[0]
+        ones, others = np.triu_indices(length, 1)
+        sketch = table[ones, others]
+        scores, amounts = predictor.judged(sketch)
+        with np.errstate(divide="ignore"):
+            scores = scores - _SIZE_COUNTS * np.abs(np.log10(np.maximum(np.abs(amounts), 1e-12)))
+        for place in np.argsort(-scores)[:_KEPT_PAIRS]:
+            edit = exchange_edit(self.site, name, axis, int(ones[place]), int(others[place]))
+            yield Guess(site=self.site, kind="exchanged", edit=edit, score=float(scores[place]), sketch=sketch[place])
 
     def _indices(self, predictor: Predictor, axis: int, scales: bool, sketch: np.ndarray) -> Iterator[Guess]:  # noqa: FBT001 - one of two ways
         scores, amounts = predictor.judged(sketch)
@@ -350,6 +430,11 @@ class _Work:
                 score=float(abs(scores[index])),
                 sketch=sketch[index] * amounts[index],
             )
+
+
+def _size_of_constants(site: Site) -> int:
+    constants = site.reference.program.constants
+    return sum(constants[name].size for name in site.step.inputs if name in constants)
 
 
 def _change(base: Sequence[np.ndarray], results: Sequence[np.ndarray | None]) -> np.ndarray | None:

@@ -17,9 +17,10 @@ from parityscope.arithmetic.opsets import OLDEST, prepared
 from parityscope.case.model import read_graph
 from parityscope.errors import ParityError
 from parityscope.evaluation.program import compile_program
+from parityscope.hypotheses.from_outputs.families import filters_of
 from parityscope.hypotheses.from_outputs.peeling import Pair, Peeling, peel
-from parityscope.hypotheses.from_outputs.predicting import Guess, Predictor
-from parityscope.hypotheses.from_outputs.reference import Reference, open_reference, read_first
+from parityscope.hypotheses.from_outputs.predicting import DIRECTIONS, Guess, Predictor
+from parityscope.hypotheses.from_outputs.reference import READ, Reference, open_reference, read_first
 from parityscope.hypotheses.from_outputs.residual import Residual, residual_of
 from parityscope.hypotheses.from_outputs.sites import EARLY, LATE, Site, sites_of
 from parityscope.hypotheses.from_outputs.trying import ENOUGH, Trials, Tried
@@ -34,11 +35,15 @@ _NBYTES = 3 << 30  # of the reference's tensors; chosen
 # Estimated seconds of each stage: as many runs of the whole network, between two bounds. Chosen for 10 s on small networks and
 # 30 s on a text detector of 330 nodes.
 _RUNS = 400
-_GUESS_S, _DEEP_S, _TRY_S = (2.0, 8.0), (2.0, 6.0), (2.0, 10.0)
-_MOST_S = 30.0  # of the processor, for all stages together; chosen: twice what the stages may be estimated at on small networks
+_GUESS_S, _DEEP_S, _TRY_S = (2.0, 20.0), (2.0, 6.0), (2.0, 20.0)
+_MOST_S = 60.0  # of the processor, for all stages together; chosen: twice what the stages may be estimated at on small networks
 _PEEL_S = (0.4, 3.0)  # of each stage behind each first fault that is put in
 _TRIED = 0.5  # of the processor time, at least, is for trying what was guessed; chosen
-_EARLY, _PEELED = 0.3, 0.7  # of the processor's time is used up when a stage ends, at the latest; chosen
+_EARLY, _PEELED = 0.6, 0.85  # of the time for trying is used up when a stage ends, at the latest; chosen
+_SWEPT, _SWEEP_S = (
+    3.0,
+    4.0,
+)  # runs that a direction of a sweep costs; estimated seconds of the sweeps over all samples. Chosen
 _NUMBERS = 2048  # samples are predicted together until they have so many; chosen
 _DEEP_SITES = 24  # at which longer edits are generated; chosen
 _CLASS = 40  # evaluations that look for what cannot be told from the best
@@ -98,7 +103,7 @@ def search_outputs(
     if residual.whole <= residual.noise and not residual.is_broken:
         raise ParityError("no output of numbers differs by more than rounding")
     sites = sites_of(reference, residual.still())
-    samples = _first_samples(residual)
+    samples = _first_samples(residual, sum(reference.seconds.values()))
     started = time.process_time()
     until = started + _MOST_S * outputs.scale
     predictor = Predictor(
@@ -124,9 +129,11 @@ def search_outputs(
     # Guessing may have taken all of its time and more, where a sweep is long: then the best guesses are tried all the same.
     whole, guessed = until - started, time.process_time()
     until = max(until, guessed + _TRIED * whole)
-    trials.until = max(started + _EARLY * whole, guessed + _TRIED * whole / 2)
+    trials.until = guessed + _EARLY * (until - guessed)
     trials.run(found.guesses)
     trials.until = until
+    if not _explained(trials):
+        _filter_inputs(found)
     if not _explained(trials):
         found.pair = peel(
             Peeling(
@@ -137,7 +144,7 @@ def search_outputs(
                 seconds=_budget(reference, _PEEL_S, outputs.scale),
                 sites=len(sites),
                 sure=_SURE_BITS,
-                until=max(started + _PEELED * whole, guessed + 0.75 * _TRIED * whole),
+                until=guessed + _PEELED * (until - guessed),
             )
         )
     if not _explained(trials) and found.pair is None and not trials.is_spent:
@@ -151,6 +158,17 @@ def search_outputs(
     return found
 
 
+def _filter_inputs(found: Found) -> None:
+    """Small filters of what is read of each input: their numbers are fitted from the filter that changes nothing."""
+    trials = found.trials
+    for site in found.sites:
+        if not site.output.endswith(READ) or trials.is_spent:
+            continue
+        for family in filters_of(site):
+            trials.seconds = max(trials.seconds, 0.0) + _TRY_S[0]
+            trials.attempt(Guess(site=site, kind=family.kind, family=family, amounts=(0.0,) * family.count))
+
+
 def _budget(reference: Reference, bounds: tuple[float, float], scale: float) -> float:
     """Estimated seconds of a stage."""
     once = sum(reference.seconds.values()) * len(reference.values)
@@ -161,13 +179,17 @@ def _is_number(array: np.ndarray) -> bool:
     return array.dtype.kind in "fiu" and array.size > 0
 
 
-def _first_samples(residual: Residual) -> tuple[int, ...]:
-    """The samples that are predicted and tried first: the worst, and as many more as it takes to have enough numbers."""
+def _first_samples(residual: Residual, once: float) -> tuple[int, ...]:
+    """The samples that are predicted and tried first: the worst, and as many more as it takes to have enough numbers.
+
+    `once` are estimated seconds of the whole network; a sweep costs some times that for each direction.
+    """
     order = sorted(range(len(residual.samples)), key=lambda sample: -residual.size(sample))
     chosen: list[int] = []
     numbers = 0
     for sample in order:
-        if not chosen or numbers < _NUMBERS:
+        directions = 1 + min(DIRECTIONS, residual.numbers(sample))
+        if not chosen or (numbers < _NUMBERS and (len(chosen) + 1) * directions * once * _SWEPT < _SWEEP_S):
             chosen.append(sample)
             numbers += residual.numbers(sample)
     return tuple(sorted(chosen))

@@ -29,7 +29,7 @@ __all__ = ["EARLY", "LATE", "Site", "sites_of"]
 
 # Kinds of `searching` by when they are asked: few and short ones everywhere, thousands where something comes near. What fits
 # numbers to a tensor that was seen has `families` in its place.
-EARLY = ("neighbours", "inputs", "attributes", "values", "constants")
+EARLY = ("neighbours", "inputs", "attributes", "operands", "values", "constants", "changed constants")
 LATE = ("operators", "near constants", "changed inputs", "joint", "inside")
 _OF_RESULT = "values"
 UNCHANGED = Edit(words="", bits=0)
@@ -74,6 +74,12 @@ class Site:
     def result(self) -> np.ndarray:
         """What the reference gives there, on the first sample."""
         return self.reference.values[0][self.output] if self.inner is None else self.inner.values[0][self.output]
+
+    def result_on(self, sample: int) -> np.ndarray:
+        """What the reference gives there on a sample."""
+        return (
+            self.reference.values[sample][self.output] if self.inner is None else self.inner.values[sample][self.output]
+        )
 
     @property
     def changed_step(self) -> Step:

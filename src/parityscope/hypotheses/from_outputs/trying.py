@@ -1,7 +1,9 @@
 """Exact evaluation of what was guessed: best first, within a budget of estimated seconds, on all samples before it counts.
 
-The order is that of the guesses' scores. Between them come edits that could not be predicted, shortest first, and others at the
-sites where something explains a part already: a large change is misjudged by a derivative, but its neighbours tell.
+Groups of kinds take turns, in each the best score first: what has a free number comes near many errors, and would crowd out what
+has none. Between them come edits that could not be predicted, shortest first, and others at the sites where something explains a
+part already: a large change is misjudged by a derivative, but its neighbours tell. One sample, the worst, is asked first; the
+others of those that were predicted only where it is explained in part, and all where these are.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import heapq
 import math
 import time
+from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -39,7 +42,30 @@ _PROMISING = (
 _FITTINGS = 6  # Gauss-Newton steps
 _FITTED = 1 - 1e-10  # of the squared error: what FP32 leaves of it
 _WIDER = 0.3  # of what one number leaves is what a further one must explain to be worth saying; chosen
-_NEAR_TURN, _ODD_TURN = 3, 4  # one evaluation in so many is about a promising site, about what has no prediction
+# Whose turn it is. "near" is what stands at a promising site, "odd" what has no prediction.
+# "short" is what says least in the least time: far from what a derivative can see, every simple edit deserves to be run.
+_TURNS = (
+    "structure",
+    "short",
+    "fitted",
+    "constants",
+    "near",
+    "short",
+    "values",
+    "structure",
+    "odd",
+    "constants",
+    "short",
+    "everywhere",
+)
+_GROUPS = {
+    **dict.fromkeys(("neighbours", "inputs", "attributes", "operands", "operators", "inside"), "structure"),
+    **dict.fromkeys(("constants", "changed constants", "near constants", "joint", "exchanged"), "constants"),
+    **dict.fromkeys(("values", "changed inputs"), "values"),
+}
+_SHORT_BITS = 8.0  # of an edit that is tried for its shortness; chosen
+_SCORE_BITS = 6.0  # what a perfect score counts there; chosen
+_CROWDED = 0.01  # of a score for each better one of the same site in its group; chosen
 _AFTER = 12  # evaluations that go on when all is explained: a better or shorter one may stand beside it
 _CONVERGED = 1e-3  # of what is left
 
@@ -87,7 +113,7 @@ class Trials:
         """Evaluates guesses until all is explained or the budget is spent."""
         scored = sorted((one for one in guesses if one.score is not None), key=lambda one: -(one.score or 0.0))
         odd = sorted((one for one in guesses if one.score is None), key=lambda one: one.made().bits)
-        queues = _Queues(scored, odd)
+        queues = _Queues(scored, odd, self.reference)
         more, turn, least = _AFTER, 0, -math.inf
         while self.seconds > least and more > 0 and not self.is_spent:
             turn += 1
@@ -146,10 +172,22 @@ class Trials:
         return self.reference.respond(sample, guess.site.step, results)
 
     def _of(self, guess: Guess, edit: Edit) -> Tried | None:
-        responses = self.responses(guess, edit, self.samples)
+        responses = self._first(guess, edit)
         if responses is None:
             return None
+        if len(responses) < len(self.samples):
+            return Tried(guess=guess, edit=edit, first=self.residual.share(responses).pooled)
         return self._confirmed(guess, edit, responses)
+
+    def _first(self, guess: Guess, edit: Edit) -> Responses | None:
+        """The outputs on the samples that were predicted; on the worst alone where that is not explained in part."""
+        worst = max(self.samples, key=self.residual.size)
+        responses = self.responses(guess, edit, (worst,))
+        others = [sample for sample in self.samples if sample != worst]
+        if responses is None or not others or self.residual.share(responses).pooled < _PROMISING:
+            return responses
+        more = self.responses(guess, edit, others)
+        return None if more is None else {**responses, **more}
 
     def _confirmed(self, guess: Guess, edit: Edit, responses: Responses) -> Tried:
         """The share on the first samples, and where that is much on all of them."""
@@ -174,6 +212,12 @@ class Trials:
         family = guess.family
         if family is None:
             return None
+        edit = guess.made()
+        first = self._first(guess, edit)
+        if first is None:
+            return None
+        if self.residual.share(first).pooled < _PROMISING and family.kind != "filter":
+            return Tried(guess=guess, edit=edit, first=self.residual.share(first).pooled)
         found = self._best_of(guess, family, guess.amounts)
         if found is None:
             return None
@@ -202,7 +246,8 @@ class Trials:
         def respond(amounts: np.ndarray) -> Responses | None:
             return self.responses(guess, guess.of_family(family, [float(one) for one in amounts]), self.samples)
 
-        found = fitted(respond, self.residual, np.array(start), np.full(len(start), family.step))
+        least = -math.inf if family.kind == "filter" else _PROMISING  # it begins where nothing is changed
+        found = fitted(respond, self.residual, np.array(start), np.full(len(start), family.step), least)
         return None if found is None else (found[0], tuple(map(float, found[1])), found[2])
 
 
@@ -213,18 +258,22 @@ def _are_alike(site: Site, other: Site) -> bool:
 
 
 def fitted(
-    respond: Callable[[np.ndarray], Responses | None], residual: Residual, start: np.ndarray, steps: np.ndarray
+    respond: Callable[[np.ndarray], Responses | None],
+    residual: Residual,
+    start: np.ndarray,
+    steps: np.ndarray,
+    least: float = _PROMISING,
 ) -> tuple[float, np.ndarray, Responses] | None:
     """The numbers whose responses explain most, from `start` on, with that share and the responses; None where none can be had.
 
-    Gauss-Newton: `steps` are what the slopes are measured over. Nothing is fitted where the start explains next to nothing.
+    Gauss-Newton: `steps` are what the slopes are measured over. Nothing is fitted where the start explains less than `least`.
     """
     responses = respond(start)
     if responses is None:
         return None
     best = residual.share(responses).pooled, start, responses
     for _ in range(_FITTINGS):
-        if not _PROMISING <= best[0] < _FITTED:
+        if not least <= best[0] < _FITTED:
             break
         change = _change_of(respond, residual, best[1], best[2], steps)
         if change is None:
@@ -271,10 +320,20 @@ def _change_of(
 class _Queues:
     """Guesses in the order in which they are evaluated."""
 
-    def __init__(self, scored: Sequence[Guess], odd: Sequence[Guess]) -> None:
-        self._scored = list(scored)
-        self._odd = list(odd)
-        self._at = self._odd_at = 0
+    def __init__(self, scored: Sequence[Guess], odd: Sequence[Guess], reference: Reference) -> None:
+        self._groups: dict[str, deque[Guess]] = {
+            "odd": deque(odd),
+            "short": deque(_shortest((*scored, *odd), reference)),
+        }
+        ranked: dict[str, list[tuple[float, int, Guess]]] = {}
+        crowd: Counter[tuple[str, str]] = Counter()
+        for number, one in enumerate(scored):
+            group = _group_of(one)
+            behind = _CROWDED * crowd[group, one.site.output]
+            crowd[group, one.site.output] += 1
+            ranked.setdefault(group, []).append((behind - (one.score or 0.0), number, one))
+        for group, entries in ranked.items():
+            self._groups[group] = deque(one for _, _, one in sorted(entries, key=lambda entry: entry[:2]))
         self._of_site: dict[str, list[tuple[float, int, Guess]]] = {}
         for number, one in enumerate((*scored, *odd)):
             entry = (-(one.score if one.score is not None else 0.0), number, one)
@@ -285,25 +344,19 @@ class _Queues:
 
     def next(self, turn: int, trials: Trials) -> Guess | None:
         """The guess that is evaluated next; None when there is none."""
-        found = None
-        if turn % _ODD_TURN == 0:
-            found = self._next_odd(trials)
-        elif turn % _NEAR_TURN == 0:
-            found = self._next_near(trials)
-        return found or self._next_scored(trials) or self._next_odd(trials)
-
-    def _next_scored(self, trials: Trials) -> Guess | None:
-        while self._at < len(self._scored):
-            self._at += 1
-            if id(self._scored[self._at - 1]) not in trials.seen:
-                return self._scored[self._at - 1]
+        for ahead in range(len(_TURNS)):
+            name = _TURNS[(turn + ahead) % len(_TURNS)]
+            found = self._next_near(trials) if name == "near" else self._next_of(name, trials)
+            if found is not None:
+                return found
         return None
 
-    def _next_odd(self, trials: Trials) -> Guess | None:
-        while self._odd_at < len(self._odd):
-            self._odd_at += 1
-            if id(self._odd[self._odd_at - 1]) not in trials.seen:
-                return self._odd[self._odd_at - 1]
+    def _next_of(self, group: str, trials: Trials) -> Guess | None:
+        queue = self._groups.get(group)
+        while queue:
+            guess = queue.popleft()
+            if id(guess) not in trials.seen:
+                return guess
         return None
 
     def _next_near(self, trials: Trials) -> Guess | None:
@@ -320,3 +373,23 @@ class _Queues:
                     self._asked[key] = self._asked.get(key, 0) + 1
                     return guess
         return None
+
+
+def _shortest(guesses: Sequence[Guess], reference: Reference) -> list[Guess]:
+    """Edits in few words, by these and by what it costs to run them, what is predicted well before others."""
+    costs: dict[int, float] = {}
+    order = []
+    for number, one in enumerate(guesses):
+        edit, step = one.edit, one.site.step
+        if edit is None or one.others or edit.bits > _SHORT_BITS or _group_of(one) != "structure":
+            continue
+        if step.index not in costs:
+            costs[step.index] = math.log2(reference.cost(step))
+        order.append((edit.bits + costs[step.index] - _SCORE_BITS * max(one.score or 0.0, 0.0), number, one))
+    return [one for _, _, one in sorted(order, key=lambda entry: entry[:2])]
+
+
+def _group_of(guess: Guess) -> str:
+    if guess.others:
+        return "everywhere"
+    return "fitted" if guess.family is not None else _GROUPS.get(guess.kind, "values")
