@@ -47,7 +47,7 @@ DAILY = 24
 SUSPECTS = 3
 NEAR = 0.05  # chosen: a share or an expected error that moved by less is the same answer
 CAUSES = ("cause", "contributing")
-SAMPLE = "import sys; from proving.models.samples import sample_of; from parityscope.case.formats.npz import write_npz; write_npz(sys.argv[2], sample_of(sys.argv[1]))"  # noqa: E501 - one line of another interpreter
+SAMPLE = "import sys; from proving.models.samples import sample_of; from parityscope.case.formats.npz import write_npz; import pathlib; write_npz(pathlib.Path(sys.argv[2]), sample_of(sys.argv[1]))"  # noqa: E501 - one line of another interpreter
 MODEL = "import sys; from proving.models.fetching import model_path; print(model_path(sys.argv[1]))"
 NAMES = "from proving.faults import faults\nfor name, one in faults().items(): print(one.family, name)"
 

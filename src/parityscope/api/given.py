@@ -127,7 +127,7 @@ def candidate_target(candidate: Candidate) -> Iterator[str]:
     if isinstance(candidate, str | Path):
         yield str(candidate)
         return
-    from parityscope.backends.function import handed_over
+    from parityscope.backends.python import handed_over
 
     with handed_over(_runner(candidate)) as target:
         yield target

@@ -45,7 +45,7 @@ def stated_budget(head: str, limit: float, where: str) -> Budget:
     """
     output, colon, metric = head.rpartition(":")
     if not metric or (colon and not output):
-        raise ParityError(f"{where} {head!r} is not METRIC or OUTPUT:METRIC", fix="write rel_l2, or boxes:rel_l2")
+        raise ParityError(f"{where} '{head}={limit:g}' is not METRIC=VALUE", fix=f"write {where} rel_l2=1e-3")
     if metric not in known_metrics():
         fix = f"use one of: {', '.join(sorted(known_metrics()))}"
         raise ParityError(f"there is no metric {metric!r}", fix=fix)

@@ -1,4 +1,4 @@
-"""A Python function as a deployment: `function?call=deploy.py:infer`, or any callable that a program hands over.
+"""A Python function as a deployment: `python?call=deploy.py:infer`, or any callable that a program hands over.
 
 The function is given one sample, a dict of arrays by input name, and gives the outputs: a dict by name, a sequence in the order
 of the model's outputs, or one array where there is one. Arrays may be numpy's or of any library whose arrays numpy
@@ -40,7 +40,7 @@ def handed_over(function: Callable[[Sample], object]) -> Iterator[str]:
     number = str(next(_NUMBERS))
     _HANDED[number] = function
     try:
-        yield f"function?number={number}"
+        yield f"python?number={number}"
     finally:
         del _HANDED[number]
 
@@ -60,10 +60,10 @@ def _function_of(target: Target) -> tuple[Callable[[Sample], object], str]:
     """What the target runs, and what it is called in messages."""
     number, text = target.option("number"), target.option("call")
     if bool(number) == bool(text):
-        raise ParityError("function needs the function to call", fix="write function?call=deploy.py:infer")
+        raise ParityError("python needs the function to call", fix="write python?call=deploy.py:infer")
     if number:
         if number not in _HANDED:
-            fix = "number= is the program's own that handed the function over; write function?call=deploy.py:infer"
+            fix = "number= is the program's own that handed the function over; write python?call=deploy.py:infer"
             raise ParityError(f"no function {number!r} was handed over in this process", fix=fix)
         return _HANDED[number], "the function"
     user = find_function(text)
@@ -90,14 +90,14 @@ def _named(given: Any, names: Sequence[str], where: str) -> dict[str, np.ndarray
 
 
 BACKEND = Backend(
-    name="function",
+    name="python",
     title="a Python function",
     options={"call": "the function, as file.py:name", "number": "of a function that a Python program handed over"},
     precisions=(),
     observes=False,
     probe=_probe,
     open=_open,
-    called=("python", "callable"),
+    called=("function", "callable"),
     words="a Python function",
     runs_program=True,
     reads_model=False,
