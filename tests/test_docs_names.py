@@ -32,7 +32,8 @@ POLYGRAPHY = (
     " --onnx-outputs --onnxrt --precision-constraints --rtol --save-inputs --save-outputs --show --trt --trt-outputs"
     " --val-range"
 )
-OTHERS = "--junitxml --log --parity-reports --parity-update --prefix --save-input-blob --strict --timestamps"  # pytest's, gh's, kubectl's, mypy's ...
+# gh's, kubectl's, Polygraphy's, mypy's, pytest's
+OTHERS = "--log --prefix --save-input-blob --strict --timestamps --junitxml --parity-reports --parity-update"
 EXAMPLE = "RNG199"  # the code of the page's example of a rule
 
 
