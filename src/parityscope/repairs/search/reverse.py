@@ -28,6 +28,7 @@ from parityscope.arithmetic.float8 import IN_FP8
 from parityscope.evaluation.backward import Sweep
 from parityscope.evaluation.evaluating import evaluate
 from parityscope.evaluation.switching import Switchboard
+from parityscope.spilling import Keeper, note_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,7 +44,7 @@ __all__ = ["PASSES", "Estimate", "Reverse", "cost"]
 
 # Chosen: with four samples the mean of sixteen squares, off by a third; sensitivities differ by factors of thousands.
 PASSES = 4
-_MEMORY = 4 << 30  # bytes of activations that are held at once. Chosen
+_MEMORY = 4 << 30  # bytes of activations that are kept at once, in files beyond their share of the memory. Chosen
 
 
 def cost(passes: int) -> int:
@@ -157,16 +158,16 @@ def _changes(board: Switchboard, sample: Sample) -> _Changes | None:
         deciding.setdefault(key, []).append((name, "eighth" if name.endswith(IN_FP8) else "low"))
     values: dict[str, np.ndarray] = {}
     changes: dict[str, dict[str, np.ndarray]] = {}
-    held = 0
+    held, keeper = 0, Keeper()
     for moment in evaluate([plain, *lows.values()], sample.arrays, None, board.sessions):
         for site in moment.sites:
-            values[site] = moment.stored("plain", site)
+            values[site] = keeper.keep(moment.stored("plain", site))
             held += values[site].nbytes
             for name, world in deciding.get(moment.step.key if moment.step else "", ()):
                 rounded = moment.stored(world, site)
                 if rounded is not None and values[site].dtype == np.float32 and rounded.shape == values[site].shape:
                     with np.errstate(invalid="ignore"):
-                        changes.setdefault(name, {})[site] = rounded - values[site]
+                        changes.setdefault(name, {})[site] = keeper.keep(rounded - values[site])
                     held += rounded.nbytes
         if held > _MEMORY:
             return None
@@ -185,7 +186,9 @@ def _projected(
     def value(site: str) -> np.ndarray | None:
         if site in program.constants:
             return program.constants[site]
-        return found.values.get(site)
+        known = found.values.get(site)
+        note_read(0 if known is None else known.nbytes)
+        return known
 
     products: dict[str, np.ndarray] = {}
     lost: set[str] = set()
