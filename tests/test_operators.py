@@ -40,6 +40,8 @@ OWN = {
     "arithmetic/_recurrences.py": (1, "the three recurrences"),
     "expectation/variances.py": (1, "the formula of each sum"),
     "explanation/floor.py": (1, "how many numbers each of them adds up"),
+    "hypotheses/from_outputs/slopes.py": (2, "the derivative of each kind of step"),
+    "hypotheses/from_values.py": (1, "functions of that file, by the names that they have there"),
     "hypotheses/functions.py": (1, "the functions themselves"),
     "hypotheses/arithmetic/_contraction.py": (1, "the three products, written out"),
     "hypotheses/arithmetic/_folding.py": (1, "the four maps, written out"),

@@ -12,6 +12,7 @@ from parityscope.backends import backends
 
 SOURCE = Path(parityscope.__file__).parent
 NAMES = frozenset(backends())
+FIELDS = frozenset({"command", "python"})  # of documents too
 # Where a name means something else than a backend.
 OTHERWISE = {
     "environment.py": "names of packages, whose versions are facts",
@@ -44,9 +45,9 @@ def decides(node: ast.AST) -> bool:
         case ast.Set():
             return bool(said(node))
         case ast.Call(func=ast.Attribute(attr="startswith" | "get"), args=[ast.Constant(value=str(text)), *_]):
-            return text in NAMES - {"command"}  # a field of every document
+            return text in NAMES - FIELDS
         case ast.Subscript(slice=ast.Constant(value=str(text))):
-            return text in NAMES - {"command"}
+            return text in NAMES - FIELDS
         case ast.MatchValue(value=ast.Constant(value=str(text))):
             return text in NAMES
         case _:
@@ -54,8 +55,8 @@ def decides(node: ast.AST) -> bool:
 
 
 def is_document(keys: list[ast.expr | None]) -> bool:
-    """Whether a mapping is a document that tells the command it was made by."""
-    return {name for key in keys if key is not None for name in said(key)} == {"command"}
+    """Whether a mapping is a document that tells what it was made by: of these words none is meant as a runtime."""
+    return {name for key in keys if key is not None for name in said(key)} <= FIELDS
 
 
 def deciding(text: str) -> list[int]:
