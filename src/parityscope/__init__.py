@@ -35,9 +35,9 @@ from parityscope.version import __version__
 
 if TYPE_CHECKING:
     from parityscope.api.asserting import assert_parity
+    from parityscope.api.failing import ParityFailure
     from parityscope.api.results import Result
     from parityscope.api.verbs import compare, diagnose, load_study, localize, predict, verify
-    from parityscope.api.words import ParityFailure
 
 __all__ = [
     "ParityError",
@@ -53,7 +53,7 @@ __all__ = [
     "verify",
 ]
 _HOMES = {
-    "ParityFailure": "words",
+    "ParityFailure": "failing",
     "Result": "results",
     "assert_parity": "asserting",
     **dict.fromkeys(("compare", "diagnose", "load_study", "localize", "predict", "verify"), "verbs"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from parityscope.api.failing import ParityFailure
 from parityscope.api.verbs import compare, diagnose
-from parityscope.api.words import ParityFailure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

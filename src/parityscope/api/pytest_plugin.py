@@ -62,7 +62,7 @@ class Parity:
             ParityError: bad input, a missing runtime, or a side that cannot run.
         """
         from parityscope.api.asserting import assert_parity
-        from parityscope.api.words import ParityFailure
+        from parityscope.api.failing import ParityFailure
 
         self._calls += 1
         try:
@@ -77,7 +77,7 @@ class Parity:
 
     def _hold(self, found: Result) -> None:
         """Writes the baseline where that is asked for, else holds what was found against it where there is one."""
-        from parityscope.api.words import ParityFailure
+        from parityscope.api.failing import ParityFailure
 
         path = self._baseline()
         measured = {row.name: row.rel_l2 for row in found.outputs if row.rel_l2 is not None}

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, overload
 
-from parityscope.api.words import ParityFailure, told
+from parityscope.api.failing import ParityFailure
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -142,7 +142,9 @@ class Result:
 
     def first_screen(self, width: int = _WIDTH) -> str:
         """The answer in at most some fifteen lines of `width` columns."""
-        return told(self.document, width)
+        from parityscope.report.as_text import plain_first_screen
+
+        return plain_first_screen(self.document, width)
 
     def to_html(self) -> str:
         """The report, one page that needs nothing beside it."""

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["RENDERER", "render", "render_first_screen"]
+__all__ = ["RENDERER", "plain_first_screen", "render", "render_first_screen"]
 
 _OUTCOMES = {"supports": "green", "refutes": "red", "inconclusive": "yellow"}
 _MOST_SUSPECTS = 5
+_REST = "--all shows everything here"  # where there is no report to point to
 _MOST_LINES = 16  # of code that a repair shows here; more is for the page. Chosen: half a terminal.
 
 
@@ -35,6 +36,12 @@ def render(document: Mapping[str, Any], *, width: int = 100, color: bool = False
 def render_first_screen(document: Mapping[str, Any], *, where: str = "", width: int = 100, color: bool = False) -> str:
     """The answer alone, in at most some fifteen lines; `where` is the report that holds the rest."""
     return written(partial(_first_screen, where=where), view(document), width=width, color=color)
+
+
+def plain_first_screen(document: Mapping[str, Any], width: int = 100) -> str:
+    """The answer alone, without colour, blank ends of lines and the pointer to the rest: for other tools' reports."""
+    lines = render_first_screen(document, width=width).rstrip().splitlines()
+    return "\n".join(line.removesuffix(_REST).rstrip() for line in lines if line.strip() != _REST)
 
 
 def _first_screen(console: Console, model: Mapping[str, Any], *, where: str) -> None:
@@ -61,7 +68,7 @@ def _first_screen(console: Console, model: Mapping[str, Any], *, where: str) -> 
             command_line(console, row["command"], indent=inner)
             if row["note"]:
                 say(console, row["note"], "dim", indent=inner)
-    details = f"Details: {where}  (--all for everything here)" if where else "--all shows everything here"
+    details = f"Details: {where}  (--all for everything here)" if where else _REST
     console.print(f"{INDENT}{found['rest']}{'  ' if found['rest'] else ''}{details}", style="dim", soft_wrap=True)
 
 

@@ -1,0 +1,56 @@
+"""The study as workflow commands of GitHub Actions: annotations on the run, one a cause, and the first screen in the log.
+
+An output beyond is an error; what could not be judged is a warning. A line that the workflow would take for a command cannot come
+from a name in a model: its percent signs and line breaks are escaped as the commands want it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from parityscope.report import Renderer
+from parityscope.report.as_text import plain_first_screen
+from parityscope.report.words import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["RENDERER", "render"]
+
+
+def render(document: Mapping[str, Any]) -> str:
+    """The report as lines of text."""
+    return "\n".join(_lines(document)) + "\n"
+
+
+def _lines(document: Mapping[str, Any]) -> Iterator[str]:
+    told = plain_first_screen(document)
+    yield from (f" {line}" if line.startswith("::") else line for line in told.splitlines())
+    verdict = document.get("verdict")
+    causes = [one for one in document.get("findings", ()) if one.get("role") == "cause"]
+    if verdict == "beyond":
+        for one in causes:
+            yield _command(
+                "error", f"{clean(one.get('code', ''))} {clean(one.get('title', ''))}", clean(one.get("claim", ""))
+            )
+        if not causes:
+            yield _command("error", "Outputs differ by more than they may", told)
+    for one in document.get("skipped", ()):
+        if one.get("asked"):
+            what, reason = clean(one.get("what", "")), clean(one.get("reason", ""))
+            yield _command("warning", "Not examined", f"{what}: {reason}")
+
+
+def _command(kind: str, title: str, text: str) -> str:
+    return f"::{kind} title={_property(title)}::{_data(text)}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+RENDERER = Renderer(name="github", suffix=".github.txt", render=render)

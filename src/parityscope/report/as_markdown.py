@@ -1,0 +1,75 @@
+"""The study as Markdown: the answer, the outputs and the causes, for a pull request, an issue or a job's summary."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from parityscope.report import Renderer
+from parityscope.report._tensors import GRADES
+from parityscope.report.as_text import plain_first_screen
+from parityscope.report.words import clean, number, percent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ["RENDERER", "render"]
+
+_SYMBOLS = {"within": "✓", "beyond": "✕"}
+_MOST = 30  # outputs in the table; chosen, a screen
+
+
+def render(document: Mapping[str, Any]) -> str:
+    """The report as text."""
+    return "\n".join(_lines(document)) + "\n"
+
+
+def _lines(document: Mapping[str, Any]) -> Iterator[str]:
+    title, *rest = plain_first_screen(document, width=1000).splitlines()
+    yield f"### {_escaped(title)}"
+    yield ""
+    if rest:
+        yield from _fenced(rest)
+        yield ""
+    yield from _table(document.get("outputs", ()))
+    yield from _causes([one for one in document.get("findings", ()) if one.get("role") in {"cause", "contributing"}])
+
+
+def _fenced(lines: Sequence[str]) -> Iterator[str]:
+    longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    yield f"{fence}text"
+    yield from lines
+    yield fence
+
+
+def _table(outputs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if not outputs:
+        return
+    yield "| | output | differs by (relative L2) | as close as |"
+    yield "| --- | --- | --- | --- |"
+    for one in outputs[:_MOST]:
+        error = number(one.get("rel_l2"))
+        told = "not compared" if error is None else percent(error, exact=True)
+        verdict, grade = str(one.get("verdict")), str(one.get("grade") or "")
+        named = "" if verdict == "beyond" and grade == "beyond" else GRADES.get(grade, clean(grade))
+        yield f"| {_SYMBOLS.get(verdict, '?')} | {_escaped(clean(one.get('name', '')))} | {_escaped(told)} | {_escaped(named)} |"
+    if len(outputs) > _MOST:
+        yield f"\n{len(outputs) - _MOST} more outputs are in the report."
+
+
+def _causes(findings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for one in findings:
+        claim = _escaped(clean(one.get("claim") or one.get("title") or ""))
+        share = number(one.get("share"))
+        explains = "" if share is None else f" It explains {percent(share)} of the output error."
+        yield ""
+        yield f"- **{_escaped(clean(one.get('code', '')))}** {claim}{explains}"
+
+
+def _escaped(text: str) -> str:
+    """`text` in which nothing is taken for markup."""
+    return re.sub(r"([\\`*_{}\[\]<>#|~])", r"\\\1", text)
+
+
+RENDERER = Renderer(name="markdown", suffix=".md", render=render)
