@@ -19,7 +19,7 @@ import numpy as np
 from parityscope.errors import ParityError
 from parityscope.hypotheses.from_other_graph.reading import content_of, family, run_step
 from parityscope.operators import CONTRACTIONS
-from parityscope.spilling import Keeper
+from parityscope.spilling import Keeper, note_read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -64,6 +64,7 @@ def apart(reference: Any, candidate: Any) -> float:
     """The relative L2 distance of two values of one shape; elements that are not finite on one side only count as one each."""
     if reference is candidate or np.array_equal(reference, candidate):
         return 0.0
+    note_read(reference.nbytes + candidate.nbytes)
     mine, its = (_flat(side) for side in (reference, candidate))
     with np.errstate(all="ignore"):
         error, size = (float(np.vdot(part, part)) for part in (its - mine, mine))
@@ -460,6 +461,7 @@ def _alike(mine: Any, its: Any) -> bool:
 
 def _mark(value: np.ndarray) -> np.ndarray:
     """Root mean square, mean and a fixed projection of elements spread over it; what is not finite counts as zero."""
+    note_read(value.nbytes)
     flat = value.reshape(-1)
     flat = flat[:: max(1, flat.size // _LOOKED_AT)].astype(np.float64)
     flat = np.where(np.isfinite(flat), flat, 0.0)
