@@ -108,6 +108,7 @@ def _refused(place: Path, capfd: pytest.CaptureFixture[str], *words: str) -> str
         {"candidate": "command?run=./evil.sh"},
         {"reference": "command?run=./evil.sh"},
         {"candidate": "command?run=sh%20-c%20./evil.sh&isolate=on"},
+        {"candidate": "python?call=evil.py:samples"},
         {"candidate": "torch?module=evil.py:network"},
         {"reference": "torch?script=evil.so"},
         {"candidate": "torch?program=evil.so"},
@@ -150,7 +151,7 @@ def test_every_option_of_our_backends_is_known_as_data_or_as_code() -> None:
         "trt": {"engine", "timing_cache", "plugins", "build_route", "summary"},
     }
     for name, backend in backends().items():
-        if name in {"command", "torch", "triton"}:
+        if name in {"command", "python", "torch", "triton"}:
             assert backend.plain is None
         else:
             assert backend.plain is not None
