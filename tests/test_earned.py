@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from command_line import exit_status, in_a_process
 from parityscope.cli import guarded
+from parityscope.errors import ParityError
 from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
@@ -96,6 +98,33 @@ def test_an_interruption_stays_one(desk: Path) -> None:
         started.send_signal(signal.SIGINT)
         assert started.wait(120) == 130
         assert "interrupted" in started.stderr.read()
+
+
+STAGES = {
+    "localization": "parityscope.study._layers.examine_layers",
+    "causes": "parityscope.study._causes.find_causes",
+    "expected error": "parityscope.expectation.expecting.expect",
+}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_that_fails_is_skipped_with_its_reason_and_the_verdict_stands(
+    stage: str, desk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was compared was compared: 1 stays 1, and what cannot be judged without the stage is not within."""
+    home, _, name = STAGES[stage].rpartition(".")
+
+    def fail(*_: object, **__: object) -> None:
+        raise ParityError("planted to fail", fix="none")
+
+    monkeypatch.setattr(importlib.import_module(home), name, fail)
+    onnx.save(onnx.parser.parse_model(SMALL.replace("Tanh", "Sin")), desk / "other.onnx")
+    inputs = ("--inputs", str(desk / "x.npz"), "--quiet", "--study", str(desk / "study"))
+    model = str(desk / "m.onnx")
+    other = ("--candidate", f"ort?model={desk / 'other.onnx'}", "--budget", "rel_l2=1e-3")
+    assert exit_status("diagnose", model, *other, *inputs) == 1
+    held = json.loads((desk / "study" / "study.json").read_text(encoding="utf-8"))
+    assert [one["reason"] for one in held["skipped"] if one["what"].startswith(stage)] == ["planted to fail"]
 
 
 @pytest.mark.parametrize("candidate", ["ort", "ort?model=m.onnx"])

@@ -55,7 +55,8 @@ class _Extent:
     """A file of `size` bytes without a name, filled from its beginning."""
 
     def __init__(self, size: int) -> None:
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed when the last array of it goes
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed when this goes; the map keeps the bytes
+        weakref.finalize(self, self._file.close)
         self._file.truncate(size)
         self._map = mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_READ)
         self._size, self._end = size, 0

@@ -65,7 +65,7 @@ def _rows(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[_Ro
     causes = [one for one in document.get("findings", ()) if one.get("role") == "cause"]
     if beyond:
         yield _why(causes, model)
-        yield from (_further(one) for one in causes[1:3] if _is_proved(one) or not _is_proved(causes[0]))
+        yield from (_further(one, causes[0]) for one in causes[1:3] if _is_proved(one) or not _is_proved(causes[0]))
         yield from _where(document, causes)
         yield from _fix(model["repairs"])
         yield from _sure(causes)
@@ -199,8 +199,15 @@ def _why(causes: Sequence[Mapping[str, Any]], model: Mapping[str, Any]) -> _Row:
     return _row("Why", f"{_cut(_claim(first))} [{clean(first.get('code', ''))}, {_sureness(first)}]")
 
 
-def _further(finding: Mapping[str, Any]) -> _Row:
-    return _row("and", f"{_cut(_claim(finding), _SHORTER)} [{clean(finding.get('code', ''))}, {_sureness(finding)}]")
+def _further(finding: Mapping[str, Any], first: Mapping[str, Any]) -> _Row:
+    label = "or" if _is_instead(finding, first) else "and"
+    return _row(label, f"{_cut(_claim(finding), _SHORTER)} [{clean(finding.get('code', ''))}, {_sureness(finding)}]")
+
+
+def _is_instead(finding: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
+    """Whether a cause explains what another one explains already: both cannot be the whole of it."""
+    shares = [number(one.get("share")) or 0.0 for one in (finding, first)]
+    return min(shares) >= _PROVED
 
 
 def _claim(finding: Mapping[str, Any]) -> str:
@@ -284,6 +291,11 @@ def _sure(causes: Sequence[Mapping[str, Any]]) -> Iterator[_Row]:
     explains = "" if share is None else f", and it explains {percent(share)} of the output error"
     because = clean(first.get("confidence_from") or "")
     told = [f"{sure}{explains}", f"{sure}: {because}{explains}"]
+    rivals = sum(_is_instead(one, first) for one in causes[1:])
+    if rivals:
+        which = f"{rivals + 1} causes explain all of the error on these samples alike"
+        yield _row("Sure", f"not of which: {which}; more samples, or a look at layers, tell them apart")
+        return
     yield _row("Sure", told[bool(because) and len(told[1]) <= _LINE])
 
 
