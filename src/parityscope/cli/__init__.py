@@ -113,10 +113,14 @@ def _guarded(work: Callable[[], object]) -> int:
 
 def _done_or_interrupted(work: Callable[[], object]) -> object:
     """What `work` gives; native code (a library that is being imported) makes another error of an interruption."""
+    import typer
+
     from parityscope.cli._supervise import stop_if_interrupted
 
     try:
         return work()
+    except typer.Abort:  # an interruption that knows what is left
+        raise
     except Exception:
         stop_if_interrupted()
         raise

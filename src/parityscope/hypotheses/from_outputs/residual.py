@@ -8,7 +8,7 @@ squared error that it takes away, times the overlap of the patterns.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +22,7 @@ __all__ = ["Residual", "Share", "residual_of"]
 
 _FEW = 512  # channels: a longer axis is one of positions; chosen
 _LEAST = 1e-3  # of the output's size: what an almost silent channel is divided by; chosen
+_SAME_SUM = 1e-5  # of an error's size, chosen: what FP32 leaves of a sum that is to be zero
 _MOST_NUMBERS = 4096  # of them count as evidence, as in `stretch`: elements of a tensor are not independent
 
 
@@ -29,7 +30,8 @@ _MOST_NUMBERS = 4096  # of them count as evidence, as in `stretch`: elements of 
 class Share:
     """How much a response explains: of all squares together, and of the part (output and sample) of which it explains least.
 
-    `left` and `whole` are squared errors; `count` numbers were held against each other. `pattern` is the overlap of NaN and Inf.
+    `left` and `whole` are squared errors; `count` numbers that are free of each other were explained.
+    `pattern` is the overlap of NaN and Inf.
     """
 
     pooled: float
@@ -183,7 +185,36 @@ def residual_of(
                 continue
             parts.append(_part(name, mine[name], its[name], noise.get(name, 0.0)))
         samples.append(parts)
-    return Residual(samples=samples)
+    news = {name: _part_of_news([part for parts in samples for part in parts if part.name == name]) for name in outputs}
+    return Residual(
+        samples=[[replace(part, wrong=math.ceil(part.wrong * news[part.name])) for part in parts] for parts in samples]
+    )
+
+
+def _part_of_news(parts: Sequence[_Part]) -> float:
+    """Of the numbers of an output, the part that does not follow from the others: in (0, 1].
+
+    Scores that add up to one say a number less a row: of two classes one. A matrix of rank r, of n rows and c columns, is told by
+    r (n + c - r) numbers; where there are fewer rows than columns its rank says nothing.
+    """
+    columns = min((part.shape[-1] for part in parts if part.shape), default=1)
+    if not 1 < columns <= _FEW or any(part.shape[-1:] != (columns,) for part in parts):
+        return 1.0
+    errors = np.concatenate(
+        [np.where(part.fit, part.candidate - part.reference, 0.0).reshape(-1, columns) for part in parts]
+    )
+    errors = errors[np.abs(errors).max(1) > 0][:_MOST_NUMBERS]
+    rows = len(errors)
+    if not rows:
+        return 1.0
+    sizes = np.linalg.norm(errors, axis=1)
+    free = columns - 1 if np.all(np.abs(errors.sum(1)) <= _SAME_SUM * sizes) else columns
+    numbers = rows * free
+    if rows >= columns:
+        singular = np.linalg.svd(errors / sizes[:, None], compute_uv=False)
+        rank = min(free, int((singular > _SAME_SUM * singular[0]).sum()))
+        numbers = rank * (rows + free - rank)
+    return max(1, numbers) / (rows * columns)
 
 
 def _part(name: str, reference: np.ndarray, candidate: np.ndarray, noise: float) -> _Part:
