@@ -14,7 +14,7 @@ from parityscope.backends.targets import check_target, parse_target
 from parityscope.case import Case, load_inputs, load_model
 from parityscope.case.inputs import MEMORY
 from parityscope.case.originals import with_originals
-from parityscope.case.policy import check_outputs, overridden
+from parityscope.case.policy import DECLARED, check_outputs, overridden
 from parityscope.case.policy_file import PolicyFile, read_policy
 from parityscope.errors import ParityError
 from parityscope.private_folders import scratch_folder
@@ -79,6 +79,17 @@ def _formats(model: Model, own: Model) -> tuple[str, ...]:
     return tuple(name for name in own.formats if name in _HALVES or name not in model.formats)
 
 
+def _as_typed(policy: Policy, model: Model) -> Policy:
+    """The policy, whose arithmetic is not finer than the types that the reference's own file declares.
+
+    A deployment that rounds where the file says so does what it should, though ONNX Runtime on a CPU computes it in FP32.
+    """
+    typed = next((name for name in reversed(model.formats) if name in _HALVES), "")
+    if not typed or policy.budgets or DECLARED.index(policy.declared or DECLARED[0]) >= DECLARED.index(typed):
+        return policy
+    return replace(policy, declared=typed, declared_reason="the reference's own file is typed so")
+
+
 @contextlib.contextmanager
 def posed(question: Question, *, memory: int = MEMORY) -> Iterator[Posed]:
     """The case and the targets of a question; samples that can be read only once are kept until the block ends.
@@ -96,7 +107,7 @@ def posed(question: Question, *, memory: int = MEMORY) -> Iterator[Posed]:
     policy = overridden(
         stated.policy, format_word(question.declared), candidate, question.budgets, _formats(model, own)
     )
-    policy = replace(policy, matched=question.match or policy.matched)
+    policy = _as_typed(replace(policy, matched=question.match or policy.matched), model)
     check_outputs(policy, [value.name for value in model.outputs])
     with scratch_folder("spool") as spool:
         inputs = load_inputs(
