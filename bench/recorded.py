@@ -10,7 +10,7 @@
 * `command/NAME`   : whole commands on three trained models: the demo, `diagnose` and `predict` for OpenVINO in BF16, with
   wall and processor seconds and peak MiB.
 
-Of each: verdict, exit code, the first finding that is a cause, the leading suspects with what they introduce and their
+Both records are in `bench/recorded_answers`. Of each: verdict, exit code, the first finding that is a cause, the leading suspects with what they introduce and their
 share of the output error, the errors expected of every output, the repairs and what became of those that were tried.
 `compare` prints, in Markdown, every case whose answer differs, and what both cost. Nothing is asserted: a reader says of each
 difference whether it is an improvement.
