@@ -10,10 +10,10 @@
 * `command/NAME`   : whole commands on three trained models: the demo, `diagnose` and `predict` for OpenVINO in BF16, with
   wall and processor seconds and peak MiB.
 
-Both records are in `bench/recorded_answers`. Of each: verdict, exit code, the first finding that is a cause, the leading suspects with what they introduce and their
+Of each: verdict, exit code, the first finding that is a cause, the leading suspects with what they introduce and their
 share of the output error, the errors expected of every output, the repairs and what became of those that were tried.
 `compare` prints, in Markdown, every case whose answer differs, and what both cost. Nothing is asserted: a reader says of each
-difference whether it is an improvement.
+difference whether it is an improvement. Both records are in `bench/recorded_answers`.
 """
 
 from __future__ import annotations
