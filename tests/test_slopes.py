@@ -10,7 +10,7 @@ import onnx_ir as ir
 import pytest
 
 from parityscope.evaluation.program import compile_program
-from parityscope.hypotheses.edits import Edit
+from parityscope.hypotheses.edits import Edit, form_of
 from parityscope.hypotheses.from_outputs.reference import open_reference
 from parityscope.hypotheses.from_outputs.sites import sites_of
 from parityscope.hypotheses.from_outputs.slopes import Slopes, constant_adjoints, exchanges
@@ -121,3 +121,10 @@ def test_elementwise_changes_are_looked_up_between_nodes() -> None:
     known, found = run_and_multiplied(slopes, edit), slopes.of(edit)
     assert found is not None
     assert np.linalg.norm(found - known) <= 0.05 * np.linalg.norm(known)  # one element may lie beside the bound
+
+
+def test_values_of_one_attribute_are_alike_to_the_runtime() -> None:
+    """What ended it once is not tried again with the next number."""
+    words = [f"attribute batch_dims {value} in place of 0" for value in (-5, 3, 1.5e-3)]
+    assert {form_of(one) for one in words} == {"attribute batch_dims # in place of #"}
+    assert form_of("attribute axis 1 in place of 0") not in {form_of(one) for one in words}

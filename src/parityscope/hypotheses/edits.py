@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.stretch import Stretch
 
-__all__ = ["Arrays", "Behind", "Edit", "EverywhereError"]
+__all__ = ["Arrays", "Behind", "Edit", "EverywhereError", "form_of"]
 
 Arrays = Sequence["np.ndarray | None"]
 Behind = tuple[tuple[str, tuple["float | np.ndarray", ...]], ...]  # operators with their constants, numbers or arrays
@@ -21,6 +22,11 @@ Behind = tuple[tuple[str, tuple["float | np.ndarray", ...]], ...]  # operators w
 
 class EverywhereError(Exception):
     """An edit that has no meaning for these arrays."""
+
+
+def form_of(words: str) -> str:
+    """The words of an edit without their numbers: where one value of an attribute ends the runtime, the next one does too."""
+    return re.sub(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?", "#", words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -56,3 +62,8 @@ class Edit:
     behind: Behind = ()
     numbers: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     pointwise: tuple[str, Callable[[np.ndarray], np.ndarray]] | None = None
+
+    @property
+    def form(self) -> str:
+        """The words without their numbers; as `form_of`."""
+        return form_of(self.words)

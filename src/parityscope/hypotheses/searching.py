@@ -88,7 +88,7 @@ class _Search:
         if self.left < self.cost:
             self.untried += 1
             return
-        if edit.words in self.banned:
+        if self.banned and edit.form in self.banned:
             return
         self.left -= self.cost
         self.trying(edit.words)
@@ -116,7 +116,7 @@ def search(
         stretch: What is explained.
         seconds: The budget, in estimated seconds.
         trying: Told the words of every edit before it is run.
-        banned: Words of edits that are not run.
+        banned: Edits that are not run, in words without numbers (`form_of`).
         first: Patterns of words (`pattern_of`) that held elsewhere: if one explains everything here too, nothing else is tried.
     """
     size = stretch.found[0].size

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
 from parityscope.forking import forked
+from parityscope.hypotheses.edits import form_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,7 +120,7 @@ class Worker:
                 noted = note[:_PAGE].split(b"\0")[0].decode(errors="replace")
                 if not noted:
                     return None, tuple(fatal), "the search ended before it tried anything"
-                self._banned.add(noted)
+                self._banned.add(form_of(noted))
                 fatal.append(noted)
         return None, tuple(fatal), f"{len(fatal)} edits ended the search one after the other"
 

@@ -281,7 +281,7 @@ class _Work:
         slopes = None if adjoint is None else self._slopes(predictor, sample, names, adjoint)
         for number, guess in enumerate(self.edits):
             edit = guess.made()
-            if edit.words in predictor.banned:
+            if predictor.banned and edit.form in predictor.banned:
                 continue
             predictor.trying(edit.words)
             told = None if slopes is None or (place and number in self.odd) else slopes.of(edit)

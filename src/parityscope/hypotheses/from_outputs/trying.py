@@ -133,7 +133,7 @@ class Trials:
             return None
         self.seen.add(id(guess))
         edit = guess.made()
-        if edit.words in self.banned:
+        if self.banned and edit.form in self.banned:
             return None
         self.trying(edit.words)
         found = self._fitted(guess) if guess.family is not None else self._of(guess, edit)
