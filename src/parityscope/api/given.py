@@ -66,12 +66,12 @@ def _written(model: Network, folder: Path) -> Path:
     raise ParityError(f"a {_kind(model)} is no model", fix=fix)
 
 
-def data_source(inputs: Data, names: Sequence[str]) -> str | Path | Stream | None:
+def data_source(inputs: Data, names: Callable[[], Sequence[str]]) -> str | Path | Stream | None:
     """DATA: as it is where it is a path or None, else a stream of samples.
 
     A mapping is one sample, by input name; so is an array, where there is one input. Everything else is iterated over (a
     list, a generator, a data set with `__len__` and `__getitem__`), and each item is a sample in the same sense, or a
-    sequence of arrays in the order of `names`.
+    sequence of arrays in the order of `names`, which are asked for where a sample has none.
 
     Raises:
         ParityError: it is nothing of that.
@@ -86,22 +86,16 @@ def data_source(inputs: Data, names: Sequence[str]) -> str | Path | Stream | Non
     raise ParityError(f"a {_kind(inputs)} is no data", fix=fix)
 
 
-def _stream(items: Any, names: Sequence[str]) -> Iterator[Streamed]:
+def _stream(items: Any, names: Callable[[], Sequence[str]]) -> Iterator[Streamed]:
     every = items if isinstance(items, Iterable) else (items[index] for index in range(len(items)))
     for index, item in enumerate(every):
         yield _streamed(item, index, names)
 
 
-def _streamed(item: Any, index: int, names: Sequence[str]) -> Streamed:
+def _streamed(item: Any, index: int, names: Callable[[], Sequence[str]]) -> Streamed:
     where = f"sample {index}"
-    if isinstance(item, Mapping):
-        given = dict(item)
-    elif _is_array(item):
-        given = _in_order([item], names, where)
-    elif isinstance(item, Sequence) and not isinstance(item, str | bytes) and any(map(_is_array, item)):
-        given = _in_order(item, names, where)
-    else:
-        given = _in_order([item], names, where)
+    several = isinstance(item, Sequence) and not isinstance(item, str | bytes) and any(map(_is_array, item))
+    given = item if isinstance(item, Mapping) else _in_order(item if several else [item], names(), where)
     arrays = {str(name): as_array(value, f"{where}, input {name!r}") for name, value in given.items()}
     return Streamed(label=where, arrays=arrays)
 

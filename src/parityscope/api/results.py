@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, overload
 
 from parityscope.api.failing import ParityFailure
 from parityscope.errors import ParityError
+from parityscope.report.words import number
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -167,14 +167,12 @@ class Result:
         """
         from pathlib import Path
 
-        from parityscope.study import prepare_folder
-        from parityscope.whole_files import write_whole
+        from parityscope.report import renderer
+        from parityscope.study import prepare_folder, write_study
 
         folder = Path(folder)
         with prepare_folder(folder) as scratch:
-            text = json.dumps(self.document, indent=1, sort_keys=True, allow_nan=False)
-            write_whole(scratch / "study.json", text)
-            write_whole(scratch / "report.html", self.to_html())
+            write_study(scratch, self.document, renderer("html").render)
         return Result(document=self.document, folder=folder)
 
     def raise_if_beyond(self) -> None:
@@ -195,8 +193,8 @@ def _cause(finding: Mapping[str, Any]) -> CauseFound:
         role=str(finding.get("role", "")),
         title=str(finding.get("title", "")),
         claim=str(finding.get("claim", "")),
-        confidence=_number(finding.get("confidence")),
-        share=_number(finding.get("share")),
+        confidence=number(finding.get("confidence")),
+        share=number(finding.get("share")),
         node=str(site.get("node") or ""),
         tensor=str(site.get("tensor") or ""),
         repair=str(offered.get("command") or offered.get("text") or ""),
@@ -212,13 +210,8 @@ def _row(held: Mapping[str, Any], *, is_output: bool) -> TensorError:
         is_output=is_output,
         verdict=str(held.get("verdict") or ""),
         grade=str(held.get("grade") or ""),
-        rel_l2=_number(held.get("rel_l2")),
-        max_abs=_number(held.get("max_abs")),
-        introduced=_number(held.get("introduced")),
-        inherited=_number(held.get("inherited")),
+        rel_l2=number(held.get("rel_l2")),
+        max_abs=number(held.get("max_abs")),
+        introduced=number(held.get("introduced")),
+        inherited=number(held.get("inherited")),
     )
-
-
-def _number(value: Any) -> float | None:
-    """A number of the document; what strict JSON cannot hold is written there as a word ("nan", "inf")."""
-    return None if value is None else float(value)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
 from typing import TYPE_CHECKING
 
 from parityscope.api.given import candidate_target, data_source, model_file
 from parityscope.api.results import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from parityscope.api.given import Candidate, Data, Network
@@ -21,19 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["compare", "diagnose", "load_study", "localize", "predict", "verify"]
 
 _MEMORY = 512 << 20  # bytes, as on the command line
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Pair:
-    """What is held against each other, and what counts as within."""
-
-    model: Network
-    candidate: Candidate
-    inputs: Data
-    reference: Candidate
-    declared: str
-    budgets: Mapping[str, float]
-    policy: str | Path | Policy | None
 
 
 def diagnose(
@@ -68,8 +55,8 @@ def diagnose(
     """
     from parityscope.study import Settings
 
-    pair = _pair(model, candidate, inputs, reference, declared, budgets, policy)
-    return _examined(pair, Settings(memory=memory, mapping=mapping))
+    settings = Settings(memory=memory, mapping=mapping)
+    return _examined(settings, model, candidate, inputs, reference, declared, budgets, policy)
 
 
 def compare(
@@ -89,7 +76,7 @@ def compare(
     from parityscope.study import Settings
 
     settings = Settings(memory=memory, mapping=mapping, layers=all_tensors, localize=False, causes=False)
-    return _examined(_pair(model, candidate, inputs, reference, declared, budgets, policy), settings)
+    return _examined(settings, model, candidate, inputs, reference, declared, budgets, policy)
 
 
 def localize(
@@ -108,7 +95,7 @@ def localize(
     from parityscope.study import Settings
 
     settings = Settings(memory=memory, mapping=mapping, causes=False)
-    return _examined(_pair(model, candidate, inputs, reference, declared, budgets, policy), settings)
+    return _examined(settings, model, candidate, inputs, reference, declared, budgets, policy)
 
 
 def predict(
@@ -131,7 +118,7 @@ def predict(
     from parityscope.study import Question, posed
 
     with model_file(model) as path:
-        question = Question(model=path, candidate="ort", inputs=data_source(inputs, _names(path, inputs)))
+        question = Question(model=path, candidate="ort", inputs=data_source(inputs, _names(path)))
         with posed(question, memory=memory) as asked:
             settings = forecasting.Settings(profile=profile, memory=memory)
             return forecasting.forecast(asked.case.model, asked.case.inputs, list(formats), settings)
@@ -169,7 +156,7 @@ def verify(
         candidate_target(after) as second,
         candidate_target(reference) as original,
     ):
-        data = data_source(inputs, _names(path, inputs))
+        data = data_source(inputs, _names(path))
         question = Question(model=path, candidate=second, reference=original, inputs=data, policy=policy)
         with posed(question) as asked, scratch_folder("verify") as scratch:
             settings = verification.Settings(
@@ -196,7 +183,8 @@ def load_study(folder: str | Path) -> Result:
     return Result(document=found.document, folder=found.folder)
 
 
-def _pair(
+def _examined(
+    settings: Settings,
     model: Network,
     candidate: Candidate,
     inputs: Data,
@@ -204,19 +192,7 @@ def _pair(
     declared: str,
     budgets: Mapping[str, float] | None,
     policy: str | Path | Policy | None,
-) -> _Pair:
-    return _Pair(
-        model=model,
-        candidate=candidate,
-        inputs=inputs,
-        reference=reference,
-        declared=declared,
-        budgets=budgets or {},
-        policy=policy,
-    )
-
-
-def _examined(pair: _Pair, settings: Settings) -> Result:
+) -> Result:
     """What `diagnose`, `compare` and `localize` do: they differ in how far `settings` go."""
     from pathlib import Path
 
@@ -224,18 +200,18 @@ def _examined(pair: _Pair, settings: Settings) -> Result:
     from parityscope.study import Question, examine, posed
 
     with (
-        model_file(pair.model) as path,
-        candidate_target(pair.candidate) as candidate,
-        candidate_target(pair.reference) as reference,
+        model_file(model) as path,
+        candidate_target(candidate) as tested,
+        candidate_target(reference) as original,
     ):
         question = Question(
             model=path,
-            candidate=candidate,
-            reference=reference,
-            inputs=data_source(pair.inputs, _names(path, pair.inputs)),
-            declared=pair.declared,
-            budgets=_budgets(pair.budgets),
-            policy=pair.policy,
+            candidate=tested,
+            reference=original,
+            inputs=data_source(inputs, _names(path)),
+            declared=declared,
+            budgets=_budgets(budgets or {}),
+            policy=policy,
         )
         with scratch_folder("run") as scratch, posed(question, memory=settings.memory) as asked:
             document = examine(asked.case, asked.reference, asked.candidate, folder=Path(scratch), settings=settings)
@@ -250,10 +226,13 @@ def _budgets(limits: Mapping[str, float]) -> tuple[Budget, ...]:
     return tuple(stated_budget(head, float(limit), "budgets") for head, limit in limits.items())
 
 
-def _names(path: Path, inputs: Data) -> tuple[str, ...]:
-    """The names of the model's inputs, in order; they are not looked up where DATA names its own."""
-    if inputs is None or isinstance(inputs, str) or hasattr(inputs, "__fspath__"):
-        return ()
-    from parityscope.case import load_model
+def _names(path: Path) -> Callable[[], Sequence[str]]:
+    """Gives the names of the model's inputs, in order; the model is read when they are first asked for."""
 
-    return tuple(value.name for value in load_model(path).inputs)
+    @functools.cache
+    def names() -> Sequence[str]:
+        from parityscope.case import load_model
+
+        return tuple(value.name for value in load_model(path).inputs)
+
+    return names

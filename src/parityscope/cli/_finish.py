@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from typing import TYPE_CHECKING, Any
@@ -14,13 +13,12 @@ from parityscope.cli._redacting import redacted
 from parityscope.cli._streams import print_drawn
 from parityscope.cli._supervise import stop_if_interrupted
 from parityscope.errors import EXIT_OF, Exit
-from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-__all__ = ["exit_code", "finish", "show", "write_study"]
+__all__ = ["exit_code", "finish", "show"]
 
 
 def finish(
@@ -42,7 +40,7 @@ def finish(
     gets a number.
     """
     from parityscope.report import renderer
-    from parityscope.study import folder_of, prepare_folder
+    from parityscope.study import folder_of, prepare_folder, write_study
 
     wanted = renderer(format_name)
     try:
@@ -66,21 +64,6 @@ def finish(
     if not quiet and (whole or ladder or wanted.name != "text"):
         print(f"{document['verdict']}; the report is {folder / 'report.html'}", file=sys.stderr)
     return exit_code(document)
-
-
-def write_study(folder: Path, document: dict[str, Any], as_html: Callable[[Mapping[str, Any]], str]) -> None:
-    """Writes the two files that every study has.
-
-    Raises:
-        AssertionError: the document has not the form that is promised, which is a bug of ours; the files are there.
-    """
-    from parityscope.study.schema import problem_of
-
-    text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False)
-    write_whole(folder / "study.json", text)
-    write_whole(folder / "report.html", as_html(document))
-    if not document.get("kind") and (problem := problem_of(document)):
-        raise AssertionError(f"the study that was written is not of its own form: {problem}")
 
 
 def show(

@@ -60,8 +60,8 @@ def _write(folder: Path, document: Mapping[str, Any], found: dict[str, Any] | No
     """pipeline.json, and study.json with report.html for the stage that was examined in full."""
     import shutil
 
-    from parityscope.cli._finish import write_study
     from parityscope.report import renderer
+    from parityscope.study import write_study
 
     text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False)
     (folder / "pipeline.json").write_text(text, encoding="utf-8")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli._finish import write_study
 from parityscope.cli._output import command_line, hand_over
 from parityscope.errors import Exit
 from parityscope.private_folders import scratch_folder
@@ -59,7 +58,7 @@ def command(
 ) -> int:
     """Proves a repair: 0 improved or within budget, 1 worse or a budget missed, 3 not proved."""
     from parityscope.report.verification import FORMS
-    from parityscope.study import Question, folder_of, prepare_folder
+    from parityscope.study import Question, folder_of, prepare_folder, write_study
     from parityscope.verification import Settings
 
     FORMS.check(format_name)

@@ -2,169 +2,91 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from parityscope.operators._records import Operator
+
+if TYPE_CHECKING:
+    from parityscope.operators._records import Moves, Positions, Trait
 
 __all__ = ["OPERATORS"]
 
+
+def _mover(
+    name: str,
+    moves: Moves,
+    *inputs: str,
+    scales_with: Positions = (0,),
+    traits: tuple[Trait, ...] = (),
+    computes_with: tuple[str, ...] = (),
+) -> Operator:
+    """An operator that gives elements of its inputs as they are; `moves` says how it places them."""
+    return Operator(
+        name,
+        "movement",
+        inputs=inputs,
+        moves=moves,
+        computes_with=computes_with,
+        scales_with=scales_with,
+        exactness="exact",
+        traits=("keeps elements", *traits),
+    )
+
+
 OPERATORS = (
-    Operator(
-        "CenterCropPad",
-        "movement",
-        inputs=("input", "shape"),
-        scales_with=(0,),
-        exactness="exact",
-        traits=("keeps elements",),
-    ),
-    Operator("Compress", "movement", moves="picked", scales_with=(0,), exactness="exact", traits=("keeps elements",)),
-    Operator("Concat", "movement", scales_with=None, exactness="exact", traits=("keeps elements", "chooses elements")),
-    Operator(
-        "DepthToSpace", "movement", moves="permuted", scales_with=(0,), exactness="exact", traits=("keeps elements",)
-    ),
-    Operator(
-        "Expand",
-        "movement",
-        inputs=("input", "shape"),
-        moves="repeated",
-        scales_with=(0,),
-        exactness="exact",
-        traits=("keeps elements",),
-    ),
-    Operator("Flatten", "movement", moves="in order", scales_with=(0,), exactness="exact", traits=("keeps elements",)),
-    Operator(
-        "Gather",
-        "movement",
-        inputs=("table", "indices"),
-        moves="picked",
-        scales_with=(0,),
-        exactness="exact",
-        traits=("keeps elements",),
-    ),
-    Operator(
-        "GatherElements",
-        "movement",
-        inputs=("input", "indices"),
-        moves="picked",
-        scales_with=(0,),
-        exactness="exact",
-        traits=("keeps elements",),
-    ),
-    Operator(
-        "GatherND",
-        "movement",
-        inputs=("input", "indices"),
-        moves="picked",
-        scales_with=(0,),
-        exactness="exact",
-        traits=("keeps elements",),
-    ),
-    Operator(
-        "Identity",
-        "movement",
-        moves="in order",
-        scales_with=(0,),
-        exactness="exact",
-        traits=("keeps elements", "passes on", "computes nothing"),
-    ),
-    Operator(
+    _mover("CenterCropPad", "", "input", "shape"),
+    _mover("Compress", "picked"),
+    _mover("Concat", "", scales_with=None, traits=("chooses elements",)),
+    _mover("DepthToSpace", "permuted"),
+    _mover("Expand", "repeated", "input", "shape"),
+    _mover("Flatten", "in order"),
+    _mover("Gather", "picked", "table", "indices"),
+    _mover("GatherElements", "picked", "input", "indices"),
+    _mover("GatherND", "picked", "input", "indices"),
+    _mover("Identity", "in order", traits=("passes on", "computes nothing")),
+    _mover(
         "Pad",
-        "movement",
-        inputs=("input", "padding", "padding value", "axes"),
+        "",
+        "input",
+        "padding",
+        "padding value",
+        "axes",
+        scales_with=(0, 2),
+        traits=("chooses elements",),
         computes_with=("value",),
-        scales_with=(0, 2),
-        exactness="exact",
-        traits=("keeps elements", "chooses elements"),
     ),
-    Operator(
-        "Reshape",
-        "movement",
-        inputs=("input", "shape"),
-        moves="in order",
-        scales_with=(0,),
-        exactness="exact",
-        traits=("keeps elements",),
-    ),
-    Operator(
-        "ReverseSequence", "movement", moves="permuted", scales_with=(0,), exactness="exact", traits=("keeps elements",)
-    ),
+    _mover("Reshape", "in order", "input", "shape"),
+    _mover("ReverseSequence", "permuted"),
     Operator("Scatter", "movement", exactness="exact"),
-    Operator(
+    _mover(
         "ScatterElements",
-        "movement",
-        inputs=("input", "indices", "updates"),
-        computes_with=("reduction",),
+        "",
+        "input",
+        "indices",
+        "updates",
         scales_with=(0, 2),
-        exactness="exact",
-        traits=("keeps elements", "chooses elements"),
+        traits=("chooses elements",),
+        computes_with=("reduction",),
     ),
-    Operator(
+    _mover(
         "ScatterND",
-        "movement",
-        inputs=("input", "indices", "updates"),
-        computes_with=("reduction",),
+        "",
+        "input",
+        "indices",
+        "updates",
         scales_with=(0, 2),
-        exactness="exact",
-        traits=("keeps elements", "chooses elements"),
+        traits=("chooses elements",),
+        computes_with=("reduction",),
     ),
-    Operator(
-        "Slice",
-        "movement",
-        inputs=("input", "starts", "ends", "axes", "steps"),
-        moves="picked",
-        scales_with=(0,),
-        exactness="exact",
-        traits=("keeps elements",),
-    ),
-    Operator(
-        "SpaceToDepth", "movement", moves="permuted", scales_with=(0,), exactness="exact", traits=("keeps elements",)
-    ),
-    Operator(
-        "Split",
-        "movement",
-        inputs=("input", "sizes"),
-        moves="picked",
-        scales_with=(0,),
-        exactness="exact",
-        traits=("keeps elements",),
-    ),
-    Operator(
-        "Squeeze",
-        "movement",
-        inputs=("input", "axes"),
-        moves="in order",
-        scales_with=(0,),
-        exactness="exact",
-        traits=("keeps elements",),
-    ),
+    _mover("Slice", "picked", "input", "starts", "ends", "axes", "steps"),
+    _mover("SpaceToDepth", "permuted"),
+    _mover("Split", "picked", "input", "sizes"),
+    _mover("Squeeze", "in order", "input", "axes"),
     Operator("TensorScatter", "movement", exactness="exact"),
-    Operator(
-        "Tile",
-        "movement",
-        inputs=("input", "repeats"),
-        moves="repeated",
-        scales_with=(0,),
-        exactness="exact",
-        traits=("keeps elements",),
-    ),
-    Operator(
-        "Transpose", "movement", moves="permuted", scales_with=(0,), exactness="exact", traits=("keeps elements",)
-    ),
-    Operator(
-        "Trilu",
-        "movement",
-        inputs=("input", "diagonal"),
-        scales_with=(0,),
-        exactness="exact",
-        traits=("keeps elements",),
-    ),
-    Operator(
-        "Unsqueeze",
-        "movement",
-        inputs=("input", "axes"),
-        moves="in order",
-        scales_with=(0,),
-        exactness="exact",
-        traits=("keeps elements",),
-    ),
+    _mover("Tile", "repeated", "input", "repeats"),
+    _mover("Transpose", "permuted"),
+    _mover("Trilu", "", "input", "diagonal"),
+    _mover("Unsqueeze", "in order", "input", "axes"),
     Operator("Cast", "conversion", exactness="exact", traits=("passes on", "computes nothing"), typed_by="to"),
     Operator("CastLike", "conversion", exactness="exact", traits=("passes on", "computes nothing")),
     Operator("BitCast", "other", exactness="exact", typed_by="to"),

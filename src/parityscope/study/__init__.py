@@ -10,7 +10,7 @@ from __future__ import annotations
 from parityscope.study._alone import Repeated, experiments_of, repeat
 from parityscope.study._budgets import known_metrics, stated_budget
 from parityscope.study._examine import Settings, examine
-from parityscope.study._folder import Study, as_written, folder_of, load_study, prepare_folder
+from parityscope.study._folder import Study, as_written, folder_of, load_study, prepare_folder, write_study
 from parityscope.study._kept import plain_question
 from parityscope.study._pipeline import PIPELINE_SCHEMA, examine_pipeline
 from parityscope.study._pipeline_file import Pipeline, Stage, read_pipeline
@@ -40,4 +40,5 @@ __all__ = [
     "repeat",
     "run_facts",
     "stated_budget",
+    "write_study",
 ]

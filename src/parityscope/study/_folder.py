@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import shutil
 from dataclasses import dataclass
@@ -13,12 +14,13 @@ from parityscope.plain_documents import read_json_file
 from parityscope.records import SCHEMA
 from parityscope.study._resume import claimed, has_recordings, has_work, mark_failed, start_or_resume, tidy
 from parityscope.study.schema import problem_of
+from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["Study", "as_written", "folder_of", "load_study", "prepare_folder", "strict"]
+__all__ = ["Study", "as_written", "folder_of", "load_study", "prepare_folder", "strict", "write_study"]
 
 _SCRATCH = ".part"
 _CANDIDATE = "candidate"  # what the chunks of its tensors are called by: where it never got so far, little is lost
@@ -136,6 +138,19 @@ def _refuse_other(document: Any, path: Path, kinds: tuple[str, ...]) -> None:
             where=str(path),
             fix="run `diagnose` again with this version",
         )
+
+
+def write_study(folder: Path, document: Mapping[str, Any], as_html: Callable[[Mapping[str, Any]], str]) -> None:
+    """Writes the two files that every study has.
+
+    Raises:
+        AssertionError: the document has not the form that is promised, which is a bug of ours; the files are there.
+    """
+    text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False)
+    write_whole(folder / "study.json", text)
+    write_whole(folder / "report.html", as_html(document))
+    if not document.get("kind") and (problem := problem_of(document)):
+        raise AssertionError(f"the study that was written is not of its own form: {problem}")
 
 
 @contextlib.contextmanager
