@@ -159,3 +159,24 @@ def test_types_inside_of_bodies_and_constants_count_and_bytes_of_an_image_do_not
         for place, text in enumerate((branch, constant, image, packed))
     ]
     assert found == [("bf16",), ("f16",), (), ("int4",)]
+
+
+def test_a_half_precision_reference_is_not_held_to_a_finer_arithmetic_than_its_types(tmp_path: Path) -> None:
+    """ONNX Runtime's CPU provider computes the file in FP32; a deployment that rounds as it is typed is right all the same."""
+    model = _written(tmp_path, "half")
+    write_npz(tmp_path / "x.npz", {"x": X})
+    words = (
+        "compare",
+        str(model),
+        "--candidate",
+        "sim",
+        "--declared",
+        "f32",
+        "--inputs",
+        str(tmp_path / "x.npz"),
+        "--quiet",
+    )
+    assert exit_status(*words, "--study", str(tmp_path / "study")) == 0
+    held = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
+    assert held["policy"]["declared"] == "f16"
+    assert held["outputs"][0]["rel_l2"] > 1e-5

@@ -132,6 +132,14 @@ MISTAKES = {
     "two outputs": (lambda model: ps.compare(model, candidate=lambda _: [1, 2], inputs=X[0]), "the model has 1"),
     "a failing candidate": (lambda model: ps.compare(model, candidate=lambda a: a["z"], inputs=X[0]), "KeyError"),
     "too few answers": (lambda model: ps.compare(model, candidate=[right({"x": X[0]})], inputs=list(X)), "1 answers"),
+    "a budget of NaN": (
+        lambda model: ps.compare(model, candidate="ort", inputs=X[0], budgets={"rel_l2": np.nan}),
+        "METRIC=",
+    ),
+    "a budget in words": (
+        lambda model: ps.compare(model, candidate="ort", inputs=X[0], budgets={"rel_l2": "a"}),
+        "METRIC=",
+    ),
     "no metric": (lambda model: ps.compare(model, candidate="ort", inputs=X[0], budgets={"l7": 1}), "no metric 'l7'"),
 }
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, SupportsFloat
 
 from parityscope.api.given import candidate_target, data_source, model_file
 from parityscope.api.results import Result
@@ -223,7 +224,12 @@ def _budgets(limits: Mapping[str, float]) -> tuple[Budget, ...]:
         return ()
     from parityscope.study import stated_budget
 
-    return tuple(stated_budget(head, float(limit), "budgets") for head, limit in limits.items())
+    return tuple(stated_budget(head, _limit(limit), "budgets") for head, limit in limits.items())
+
+
+def _limit(value: object) -> float:
+    """A limit as a float; NaN, which `stated_budget` refuses, where it is no number."""
+    return float(value) if isinstance(value, SupportsFloat) else math.nan
 
 
 def _names(path: Path) -> Callable[[], Sequence[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
@@ -44,7 +45,7 @@ def stated_budget(head: str, limit: float, where: str) -> Budget:
         ParityError: there is no such metric, or its values cannot be on the right side of the limit.
     """
     output, colon, metric = head.rpartition(":")
-    if not metric or (colon and not output):
+    if not metric or (colon and not output) or math.isnan(limit):
         raise ParityError(f"{where} '{head}={limit:g}' is not METRIC=VALUE", fix=f"write {where} rel_l2=1e-3")
     if metric not in known_metrics():
         fix = f"use one of: {', '.join(sorted(known_metrics()))}"
