@@ -149,6 +149,25 @@ def test_a_small_field_is_not_excused_by_large_neighbours(tmp_path: Path, precis
     assert _judged(tmp_path, text, constants, samples, _without_scores, precision)[0] == 1
 
 
+def _clamped(_: int, array: np.ndarray) -> np.ndarray:
+    return np.where(array < 1e-8, 0, array).astype(array.dtype)
+
+
+@pytest.mark.parametrize("precision", ["f32", "f16"])
+@pytest.mark.parametrize("function", ["Sigmoid(h)", "Softmax<axis = 1>(h)"])
+def test_what_a_kernel_clamps_of_a_probability_is_no_loss(tmp_path: Path, function: str, precision: str) -> None:
+    text = f"""<ir_version: 8, opset_import: ["" : 17]> g (float[1,16,400] x) => (float[1,14,400] y) {{
+      h = MatMul(w, x)
+      z = {function}
+      y = Identity(z)
+    }}"""
+    weights = _DETECTING["w"].copy()
+    weights[3] = -np.abs(weights[3]) * 4.0  # a class that these inputs never are
+    samples = np.abs(_detections(2)) * 2.0
+    code, found = _judged(tmp_path, text, {"w": weights}, samples, _clamped, precision)
+    assert code == 0, found["outputs"]
+
+
 def test_one_wrong_integer_of_a_million(tmp_path: Path) -> None:
     samples = _RNG.normal(size=(1, 1, 1_000_000)).astype(np.float32)
     assert _judged(tmp_path, _INTEGERS.replace("1000", "1000000"), _COUNTED, samples, _one_integer, "f32")[0] == 1

@@ -23,9 +23,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic import formats
 from parityscope.comparison.parts import measure_parts
 from parityscope.errors import ParityError
 from parityscope.expectation import FLOAT32_ROUNDING, FORMATS, margin_of
+from parityscope.operators import MOVING, of_kind, with_trait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -46,6 +48,7 @@ _DRAWS = (
     6  # chosen: of 6 honest draws one is as far off as a seventh is in six of seven cases, and twice that is allowed
 )
 _LOST = 1e-2  # chosen, of a part in squares: a tenth of it
+_BOUNDED = (with_trait("saturates") - with_trait("bounds")) | (of_kind("softmax") - {"LogSoftmax"})  # by one
 _BEYOND_NULL = 4.0  # in squares: the margin of the grades, on top of what honest draws show
 
 
@@ -91,34 +94,60 @@ def deviations(
     declared = case.policy.declared
     expected = expectation.parts.get(declared, {})
     found = {}
+    bounded: frozenset[str] | None = None
     for output in outputs:
         both = {
             sample: (parts, expected[sample, output])
             for sample, parts in run.parts.get(output, {}).items()
             if (sample, output) in expected
         }
-        worst = max((_worst(*pair, declared) for pair in both.values()), default=0.0)
-        if worst <= 1.0:
+        if max((_worst(*pair, declared, 0.0) for pair in both.values()), default=0.0) <= 1.0:
             continue
+        bounded = _bounded_outputs(case) if bounded is None else bounded
+        finest = FLOAT32_ROUNDING if output in bounded else 0.0
+        honest = 0.0
         if declared in FORMATS:
             drawn = _drawn(case, output, sorted(both), align, progress)
             both = {sample: (pair[0], _mean([pair[1], *drawn.get(sample, ())])) for sample, pair in both.items()}
-            honest = max((_unlike(parts, declared) for parts in drawn.values()), default=0.0)
-            worst = max(_worst(*pair, declared) for pair in both.values())
-            if worst <= max(1.0, _BEYOND_NULL * honest):
-                continue
-        sample = max(both, key=lambda one: _worst(*both[one], declared))
-        found[output] = _told(sample, *both[sample], declared)
+            honest = max((_unlike(parts, declared, finest) for parts in drawn.values()), default=0.0)
+        if max(_worst(*pair, declared, finest) for pair in both.values()) > max(1.0, _BEYOND_NULL * honest):
+            sample = max(both, key=lambda one: _worst(*both[one], declared, finest))
+            found[output] = _told(sample, *both[sample], declared, finest)
     return found
 
 
-def _ratios(measured: Parts, expected: Parts, declared: str) -> Iterator[tuple[int, np.ndarray]]:
-    """Of each axis, and of the whole (-1), squared error over what is allowed."""
+def _bounded_outputs(case: Case) -> frozenset[str]:
+    """Outputs that hold what functions bounded by one give (Sigmoid, Softmax): kernels are exact to a rounding of one.
+
+    They clamp their argument, or approximate within an absolute error: what is 1e-11 in one honest runtime is 0 in another.
+    """
+    found = set()
+    for output in case.model.graph().graph.outputs:
+        waiting, seen = [output], set()
+        while waiting:
+            value = waiting.pop()
+            node = value.producer()
+            if node is None or node in seen:
+                continue
+            seen.add(node)
+            if node.op_type in _BOUNDED:
+                found.add(str(output.name))
+            elif node.op_type in MOVING:
+                waiting.extend(before for before in node.inputs if before is not None)
+    return frozenset(found)
+
+
+def _ratios(measured: Parts, expected: Parts, declared: str, finest: float) -> Iterator[tuple[int, np.ndarray]]:
+    """Of each axis, and of the whole (-1), squared error over what is allowed; `finest` is the least error of an element."""
     size = math.prod(measured.shape)
     axes = [axis for axis, length in enumerate(measured.shape) if length > 1 and size // length >= _FEWEST]
     tests = 1 + sum(measured.shape[axis] for axis in axes)
     share = _over(expected.errors[0].sum(), expected.references[0].sum())
-    tiny = FLOAT32_ROUNDING**2 * expected.references[0].sum() / size  # of an element, where everything else is nothing
+    whole = expected.references[0].sum() / size
+    tiny = FLOAT32_ROUNDING**2 * whole  # of an element, where everything else is nothing
+    # A format stores nothing finer than its grid.
+    grid = formats.FORMATS[declared].smallest_subnormal / 2.0 if declared in formats.FORMATS else 0.0
+    finest = max(finest, grid) ** 2
     level = math.log(tests / _CHANCE)
     for axis in (-1, *axes):
         count = size // measured.shape[axis] if axis >= 0 else size
@@ -129,7 +158,7 @@ def _ratios(measured: Parts, expected: Parts, declared: str) -> Iterator[tuple[i
         tail = 1.0 + 2.0 * math.sqrt(level / count) + 2.0 * level / count
         # What is lost of a part with numbers and an expectation of its own is not excused by its neighbours, however large.
         lost = (own > 0) & (errors > _LOST * references) & (references > 0)
-        nothing = np.where(lost, 0.0, tiny * count)
+        nothing = np.where(lost, finest, max(tiny, finest)) * count
         usual = own + nothing + (share * references if axis >= 0 else 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = errors / (margin_of(declared) ** 2 * _SPREAD * tail * usual)
@@ -140,12 +169,12 @@ def _over(part: float, whole: float) -> float:
     return float(part / whole) if whole > 0 else 0.0
 
 
-def _worst(measured: Parts, expected: Parts, declared: str) -> float:
-    return max(float(ratio.max(initial=0.0)) for _, ratio in _ratios(measured, expected, declared))
+def _worst(measured: Parts, expected: Parts, declared: str, finest: float) -> float:
+    return max(float(ratio.max(initial=0.0)) for _, ratio in _ratios(measured, expected, declared, finest))
 
 
-def _told(sample: int, measured: Parts, expected: Parts, declared: str) -> Deviation:
-    ratios = dict(_ratios(measured, expected, declared))
+def _told(sample: int, measured: Parts, expected: Parts, declared: str, finest: float) -> Deviation:
+    ratios = dict(_ratios(measured, expected, declared, finest))
     axis = max(ratios, key=lambda one: float(ratios[one].max(initial=0.0)))
     index = int(ratios[axis].argmax())
     error, own, size = (
@@ -197,8 +226,8 @@ def _mean(draws: Sequence[Parts]) -> Parts:
     return total.scaled(1.0 / len(draws), 0.0)
 
 
-def _unlike(draws: Sequence[Parts], declared: str) -> float:
+def _unlike(draws: Sequence[Parts], declared: str, finest: float) -> float:
     """How far the strangest of honest draws is from what the others expect."""
     if len(draws) < 2:
         return 0.0
-    return max(_worst(one, _mean([other for other in draws if other is not one]), declared) for one in draws)
+    return max(_worst(one, _mean([other for other in draws if other is not one]), declared, finest) for one in draws)
