@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from command_line import exit_status
+from examinations import examination_of
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.recording import Request, record
 from parityscope.backends.targets import parse_target
@@ -26,7 +27,6 @@ from parityscope.errors import ParityError
 from parityscope.records import Policy
 from parityscope.study import examine
 from parityscope.study._bench import open_bench
-from parityscope.study._examine import Settings
 from parityscope.testing.networks import write_network
 from proving.models.fetching import require
 from proving.models.samples import sample_of
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 TOKENS = ("input_ids", "attention_mask", "token_type_ids")
 FAMILY = {"BND001", "BND002", "BND003"}
-OUTPUTS_ONLY = Settings(layers=False)
 
 # A user's program: it hands the arrays over in the tokenizer's order, whatever order the model declares.
 PROGRAM = """
@@ -108,8 +107,7 @@ def test_a_clean_encoder_is_not_blamed(precision: str, declared: str, tmp_path: 
     # BF16 that nobody declared is beyond, and the bindings are innocent of it.
     path = require("minilm-i8")
     case = case_of(path, [sample_of("minilm-i8")], tmp_path / "case", declared)
-    target = parse_target(f"sim:{precision}")
-    document = examine(case, parse_target("ort"), target, folder=tmp_path, settings=OUTPUTS_ONLY)
+    document = examine(examination_of(case, f"sim:{precision}", folder=tmp_path))
     assert not FAMILY & codes(document["findings"])
 
 
@@ -176,8 +174,7 @@ def test_a_candidate_without_an_output_is_no_trouble(tmp_path: Path) -> None:
 def test_nothing_is_opened_before_it_is_asked_for(tmp_path: Path) -> None:
     path, samples = small(tmp_path)
     case = case_of(path, samples, tmp_path / "case")
-    absent = parse_target(f"saved?path={tmp_path / 'nowhere.npz'}")
-    with open_bench(case, parse_target("ort"), absent, {}) as bench:
+    with open_bench(examination_of(case, f"saved?path={tmp_path / 'nowhere.npz'}")) as bench:
         assert bench.samples == (0, 1, 2)
         assert set(bench.inputs(1)) == {"a", "b"}
         np.testing.assert_array_equal(bench.reference(1)["y"], run(path, samples[1])["y"])
@@ -317,8 +314,8 @@ def diagnosed(
 ) -> dict[str, Any]:
     """The study's document of a deployment that gave `outputs`."""
     case = case_of(path, samples, folder, declared)
-    target = parse_target(f"saved?path={stored(outputs, folder / 'outputs')}")
-    return examine(case, parse_target("ort"), target, folder=folder / "tensors", settings=OUTPUTS_ONLY)
+    target = f"saved?path={stored(outputs, folder / 'outputs')}"
+    return examine(examination_of(case, target, folder=folder / "tensors"))
 
 
 def findings(

@@ -11,6 +11,7 @@ import onnx.parser
 import pytest
 
 from command_line import exit_status
+from examinations import examination_of
 from parityscope import diagnosis
 from parityscope.backends.targets import parse_target
 from parityscope.case import Case, load_inputs, load_model
@@ -18,7 +19,7 @@ from parityscope.case.formats.npz import write_npz
 from parityscope.checks import Check, Proposal, Result, Scene
 from parityscope.diagnosis import SPENT, TimeSpentError, diagnose_scene
 from parityscope.records import Evidence, Experiment, Finding, Policy
-from parityscope.study import Settings, examine
+from parityscope.study import examine
 from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
@@ -260,9 +261,8 @@ def test_trials_of_repairs_obey_the_time_too(tmp_path: Path) -> None:
         inputs=load_inputs(held, tmp_path / "x.npz", spool=tmp_path),
         policy=Policy(declared="f16"),
     )
-    reference, candidate = parse_target("ort"), parse_target("sim:f16")
-    whole = examine(case, reference, candidate, folder=tmp_path / "a")
+    whole = examine(examination_of(case, "sim:f16", folder=tmp_path / "a"))
     assert any(offer["trial"] for one in whole["findings"] for offer in one["repairs"])
-    none = examine(case, reference, candidate, folder=tmp_path / "b", settings=Settings(seconds=1e-9))
+    none = examine(examination_of(case, "sim:f16", folder=tmp_path / "b", seconds=1e-9))
     assert not any(offer["trial"] for one in none["findings"] for offer in one["repairs"])
     assert {skip["reason"] for skip in none["skipped"]} >= {SPENT}

@@ -101,8 +101,8 @@ def test_an_interruption_stays_one(desk: Path) -> None:
 
 
 STAGES = {
-    "localization": "parityscope.study._layers.examine_layers",
-    "causes": "parityscope.study._causes.find_causes",
+    "localization": "parityscope.study._layers.observe_layers",
+    "causes": "parityscope.study._causes.test_causes",
     "expected error": "parityscope.expectation.expecting.expect",
 }
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from examinations import examination_of
 from parityscope.arithmetic import FORMATS
 from parityscope.backends.targets import parse_target
 from parityscope.case import Case, load_inputs, load_model
@@ -91,7 +92,7 @@ class Desk:
         names = dict(
             zip(("torch?module=net.py:make", "torch?mode=batch-statistics&module=net.py:make"), modes, strict=False)
         )
-        with open_bench(case, parse_target("ort"), parse_target("ort"), {}) as bench:
+        with open_bench(examination_of(case, "ort")) as bench:
             origin = {name: self.runner(text, constants) for name, text in names.items()}
             network = next(iter(origin.values()))
             given = replace(

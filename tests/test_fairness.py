@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from command_line import exit_status
+from examinations import examination_of
 from parityscope.backends._onnxruntime import open_path
-from parityscope.backends.targets import parse_target
-from parityscope.case import load_inputs, load_model
+from parityscope.case import Case, load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.checks import Example
 from parityscope.checks._statistics import ks_distance, noise_of
 from parityscope.checks.few_samples import upper_bound
 from parityscope.checks.near_zero import outside_of
 from parityscope.checks.outlier import outliers_of
-from parityscope.records import Target, Tolerance
+from parityscope.records import Policy, Target, Tolerance
 from parityscope.study._others import peers_of, switched_of
 from parityscope.study._second import second_run
 from parityscope.testing.check_contract import findings_of
@@ -145,7 +145,8 @@ def test_sides_that_may_share_an_optimizer(reference: str, candidate: str, asked
     model = load_model(write_network(tmp_path / "m.onnx", POOLED))
     write_npz(tmp_path / "x.npz", {"x": np.ones((1, 2, 6, 6), np.float32)})
     inputs = load_inputs(model, tmp_path / "x.npz", spool=tmp_path / "spool")
-    assert (second_run(model, inputs, parse_target(reference), parse_target(candidate)) is not None) is asked
+    case = Case(name="m", model=model, inputs=inputs, policy=Policy())
+    assert (second_run(examination_of(case, candidate, reference=reference)) is not None) is asked
 
 
 def test_the_rule_of_three() -> None:

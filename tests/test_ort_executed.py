@@ -11,6 +11,7 @@ import onnx.parser
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from examinations import examination_of
 from one_sample import one_sample
 from parityscope.backends import Capture
 from parityscope.backends._ort_executed import executed_by_onnxruntime
@@ -19,7 +20,7 @@ from parityscope.backends.recording import observable
 from parityscope.backends.targets import parse_target
 from parityscope.case import Case, Sample, load_model
 from parityscope.records import Policy
-from parityscope.study import Settings, examine
+from parityscope.study import examine
 from proving.models.fetching import require
 
 if TYPE_CHECKING:
@@ -150,13 +151,9 @@ def test_regions_of_fused_nodes_are_localized(tmp_path: Path) -> None:
     weight.CopyFrom(numpy_helper.from_array(2 * numpy_helper.to_array(weight), "w"))
     onnx.save(wrong, tmp_path / "wrong.onnx")
     inputs = one_sample({"x": X})
-    told = examine(
-        Case(name="m", model=model, inputs=inputs, policy=Policy()),
-        parse_target("ort"),
-        parse_target(f"ort?observe=layers&model={tmp_path / 'wrong.onnx'}"),
-        folder=tmp_path / "study",
-        settings=Settings(causes=False),
-    )
+    case = Case(name="m", model=model, inputs=inputs, policy=Policy())
+    candidate = f"ort?observe=layers&model={tmp_path / 'wrong.onnx'}"
+    told = examine(examination_of(case, candidate, folder=tmp_path / "study", depth="layers"))
     assert told["candidate"]["executed"] == "f32"
     assert {layer["provider"] for layer in told["candidate"]["executed_layers"]} == {"CPUExecutionProvider"}
     suspects = {suspect["site"]["tensor"]: suspect for suspect in told["suspects"]}

@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
+from examinations import examination_of
 from hardware import needs_bfloat16
 from one_sample import one_sample
 from parityscope.backends import Session, backend
@@ -30,7 +31,7 @@ from parityscope.backends.targets import parse_target
 from parityscope.case import Case, Inputs, Sample, load_model
 from parityscope.localization import Options, Sides, localize, reads_of
 from parityscope.records import Policy
-from parityscope.study import Settings, examine
+from parityscope.study import examine
 from proving.models.fetching import ocr_rec_input, rendered_line, require
 
 if TYPE_CHECKING:
@@ -244,13 +245,8 @@ def test_a_program_that_answers_otherwise_each_time(tmp_path: Path) -> None:
     inputs = one_sample({"x": np.linspace(0.5, 1, SIZE, dtype=np.float32)})
     case = Case(name="m", model=model, inputs=inputs, policy=Policy())
     # Half of it for a part: an input and two tensors.
-    told = examine(
-        case,
-        parse_target("ort"),
-        parse_target(f"command?run={program}"),
-        folder=tmp_path / "study",
-        settings=Settings(memory=6 * NBYTES, seconds=1.0),
-    )
+    asked = examination_of(case, f"command?run={program}", folder=tmp_path / "study", memory=6 * NBYTES, seconds=1.0)
+    told = examine(asked)
     suspects = {suspect["site"]["tensor"]: suspect for suspect in told["suspects"]}
     size = float(np.linalg.norm(inputs.sample(0).arrays["x"].astype(np.float64)))
     assert suspects[f"t{faulty}"]["introduced"] == pytest.approx(FAULT * SIZE**0.5 / size, rel=1e-6)

@@ -137,11 +137,26 @@ def test_code_that_a_study_names_is_not_run_and_the_command_that_names_it_is_tol
 
 
 def test_code_among_the_settings_is_not_run(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    settings = {"real": "evil.py:samples", "states": {}, "steps": 0, "mapping": {}, "layers": True}
-    _change(place, settings=settings)
+    _change(place, {"real": "evil.py:samples"})
     assert "--real evil.py:samples" in _refused(place, capfd)
-    _change(place, settings={**settings, "real": "", "peer": "command?run=./evil.sh"})
+    _change(place, {"real": "", "peer": "command?run=./evil.sh"})
     _refused(place, capfd)
+
+
+def test_a_question_of_an_older_form_is_asked_again_and_code_in_it_is_not_run(
+    place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = place / "study" / "study.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    asked = document["question"]["asked"]
+    asked["own_inputs"] = asked.pop("candidate_inputs")
+    settings = {name: asked.pop(name) for name in ("real", "states", "steps", "mapping", "thorough")}
+    document["question"]["settings"] = {**settings, "layers": asked.pop("depth") == "causes"}
+    path.write_text(json.dumps(document), encoding="utf-8")
+    assert exit_status("experiment", str(place / "study"), _identity(place), "--quiet") == 0
+    document["question"]["settings"]["real"] = "evil.py:samples"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    assert "--real evil.py:samples" in _refused(place, capfd)
 
 
 def test_every_option_of_our_backends_is_known_as_data_or_as_code() -> None:
@@ -218,7 +233,7 @@ def _strange(place: Path) -> Iterator[tuple[str, str]]:
         yield "model", path
     for path in ("/dev/zero", "pipe.npz", "/etc/passwd", "/proc/self/mem", "images"):
         yield "candidate", f"sim:int8?dynamic_range={path}"
-        yield "own_inputs", path
+        yield "candidate_inputs", path
         yield "images", path
 
 
@@ -258,9 +273,6 @@ def test_a_recording_is_used_only_as_it_was(place: Path, capfd: pytest.CaptureFi
         {"files": {"candidate.path": 3}},
         {"asked": []},
         {"asked": {}},
-        {"settings": None},
-        {"settings": {"real": "", "states": {}, "steps": "x", "mapping": {}, "layers": True}},
-        {"settings": {"real": "", "states": {"a": 3}, "steps": 0, "mapping": {}, "layers": True}},
     ],
     ids=str,
 )
@@ -286,6 +298,9 @@ def _replace(place: Path, asked: object) -> None:
         {"candidate": ""},
         {"candidate": None},
         {"candidate": "evil?x=y"},
+        {"steps": "x"},
+        {"states": {"a": 3}},
+        {"depth": "everything"},
         {"samples": "all"},
         {"samples": True},
         {"shapes": {"x": 3}},

@@ -14,6 +14,7 @@ import pytest
 from onnx import parser
 
 from command_line import exit_status, in_a_process
+from examinations import examination_of
 from parityscope.arithmetic.fusion import profile_named
 from parityscope.arithmetic.typed import typed_model
 from parityscope.backends import Capture, backend
@@ -37,7 +38,6 @@ from parityscope.errors import ParityError
 from parityscope.records import Policy
 from parityscope.report.network import FORMS, document
 from parityscope.study import examine
-from parityscope.study._examine import Settings
 from proving.engine_fusion import agreement
 from proving.models.fetching import require
 
@@ -444,8 +444,7 @@ def test_swapped_bindings_of_an_engine_are_found(package: Package, tmp_path: Pat
     loaded = load_model(model)
     inputs = load_inputs(loaded, tmp_path / "sentences.npz", spool=tmp_path / "spool")
     case = Case(name="bert", model=loaded, inputs=inputs, policy=Policy())
-    target = parse_target(f"command?run={sys.executable} {program}")
-    settings = Settings(layers=False)
-    found = examine(case, parse_target("ort"), target, folder=tmp_path / "tensors", settings=settings)["findings"]
+    target = f"command?run={sys.executable} {program}"
+    found = examine(examination_of(case, target, folder=tmp_path / "tensors"))["findings"]
     assert (found[0]["code"], found[0]["role"]) == ("BND001", "cause")
     assert found[0]["details"]["given"] == ["input_ids", "token_type_ids", "attention_mask"]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from parityscope.backends.targets import parse_target
+from examinations import examination_of
 from parityscope.case import Case, load_inputs, load_model
 from parityscope.records import Policy
-from parityscope.study import Settings, examine
+from parityscope.study import examine
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,14 +32,8 @@ def test_the_verdict_is_told_first_then_the_place(tmp_path: Path) -> None:
     inputs = load_inputs(model, str(tmp_path / "x.npz"), spool=tmp_path / "spool")
     case = Case(name="told", model=model, inputs=inputs, policy=Policy(declared="f32"))
     lines: list[tuple[str, int]] = []
-    document = examine(
-        case,
-        parse_target("ort"),
-        parse_target(f"ort?model={wrong}"),
-        folder=tmp_path / "tensors",
-        settings=Settings(causes=False),
-        progress=lambda what, _step, steps: lines.append((what, steps)),
-    )
+    asked = examination_of(case, f"ort?model={wrong}", folder=tmp_path / "tensors", depth="layers")
+    document = examine(replace(asked, progress=lambda what, _step, steps: lines.append((what, steps))))
     told = [place for place, (_, steps) in enumerate(lines) if not steps]
     assert [lines[place][0].partition(":")[0] for place in told] == ["outputs", "where"]
     assert "output y: measured" in lines[told[0]][0]

@@ -1,6 +1,6 @@
 """Case -> outcome: plants the fault (or deploys honestly), runs the whole chain as `parityscope diagnose` does, judges.
 
-The chain gets a `Question` in the words of the command line and nothing of the `Plant` beside it. An honest deployment is drawn
+The chain gets a `Request` in the words of the command line and nothing of the `Plant` beside it. An honest deployment is drawn
 like a faulty one: an arithmetic, live or recorded, with all tensors or the outputs only.
 """
 
@@ -101,13 +101,15 @@ def _honest(bed: Bed, plant: Plant) -> Plant:
 
 def _diagnosed(bed: Bed, plant: Plant) -> dict[str, Any]:
     """The study's document: `parityscope diagnose MODEL --candidate ... --inputs ...` with the plant's options."""
+    from dataclasses import replace
+
     from parityscope.records import Policy
-    from parityscope.study import Question, Settings, examine, posed
+    from parityscope.study import Request, examine, open_request
 
     data = write_samples(bed.samples if plant.samples is None else plant.samples, bed.folder / "inputs")
     own = None if plant.own is None else write_samples(plant.own, bed.folder / "own")
     real = "" if plant.real is None else str(write_samples(plant.real, bed.folder / "real"))
-    question = Question(
+    request = Request(
         model=bed.path,
         candidate=plant.candidate,
         reference=plant.reference,
@@ -115,8 +117,10 @@ def _diagnosed(bed: Bed, plant: Plant) -> dict[str, Any]:
         declared="" if plant.budgets else plant.declared,
         policy=Policy(declared=plant.declared or "f32", budgets=plant.budgets) if plant.budgets else None,
         images=plant.images,
-        own_inputs=own,
+        candidate_inputs=own,
+        real=real,
+        states=plant.states,
+        steps=plant.steps,
     )
-    settings = Settings(real=real, states=plant.states, steps=plant.steps)
-    with posed(question) as asked:
-        return examine(asked.case, asked.reference, asked.candidate, folder=bed.folder / "study", settings=settings)
+    with open_request(request) as asked:
+        return examine(replace(asked, folder=bed.folder / "study"))

@@ -1,4 +1,4 @@
-"""What a Python program hands over -> what a `Question` takes: models in memory, samples, and candidates that run here."""
+"""What a Python program hands over -> what a `Request` takes: models in memory, samples, and candidates that run here."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, SupportsFloat
+from typing import TYPE_CHECKING, Any, SupportsFloat
 
 from parityscope.api.given import candidate_target, data_source, model_file
 from parityscope.api.results import Result
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from parityscope.api.given import Candidate, Data, Network
     from parityscope.expectation.forecasts import Forecast
     from parityscope.records import Budget, Policy
-    from parityscope.study import Settings
     from parityscope.verification import Verification
 
 __all__ = ["compare", "diagnose", "load_study", "localize", "predict", "verify"]
@@ -54,10 +53,8 @@ def diagnose(
     Raises:
         ParityError: bad input, a missing runtime, or a side that cannot run.
     """
-    from parityscope.study import Settings
-
-    settings = Settings(memory=memory, mapping=mapping)
-    return _examined(settings, model, candidate, inputs, reference, declared, budgets, policy)
+    asked = {"declared": declared, "policy": policy, "mapping": mapping or {}, "memory": memory}
+    return _answered(model, candidate, reference, inputs, budgets, **asked)
 
 
 def compare(
@@ -74,10 +71,9 @@ def compare(
     all_tensors: bool = False,
 ) -> Result:
     """The outputs of two sides (every tensor with `all_tensors`); arguments as of `diagnose`."""
-    from parityscope.study import Settings
-
-    settings = Settings(memory=memory, mapping=mapping, layers=all_tensors, localize=False, causes=False)
-    return _examined(settings, model, candidate, inputs, reference, declared, budgets, policy)
+    asked = {"declared": declared, "policy": policy, "mapping": mapping or {}, "memory": memory}
+    depth = "tensors" if all_tensors else "outputs"
+    return _answered(model, candidate, reference, inputs, budgets, **asked, depth=depth)
 
 
 def localize(
@@ -93,10 +89,8 @@ def localize(
     memory: int = _MEMORY,
 ) -> Result:
     """Introduced and inherited error of every layer or region; arguments as of `diagnose`."""
-    from parityscope.study import Settings
-
-    settings = Settings(memory=memory, mapping=mapping, causes=False)
-    return _examined(settings, model, candidate, inputs, reference, declared, budgets, policy)
+    asked = {"declared": declared, "policy": policy, "mapping": mapping or {}, "memory": memory}
+    return _answered(model, candidate, reference, inputs, budgets, **asked, depth="layers")
 
 
 def predict(
@@ -116,11 +110,11 @@ def predict(
         ParityError: bad input, or a format or profile that there is not.
     """
     from parityscope.expectation import forecasting
-    from parityscope.study import Question, posed
+    from parityscope.study import Request, open_request
 
     with model_file(model) as path:
-        question = Question(model=path, candidate="ort", inputs=data_source(inputs, _names(path)))
-        with posed(question, memory=memory) as asked:
+        request = Request(model=path, candidate="ort", inputs=data_source(inputs, _names(path)), memory=memory)
+        with open_request(request) as asked:
             settings = forecasting.Settings(profile=profile, memory=memory)
             return forecasting.forecast(asked.case.model, asked.case.inputs, list(formats), settings)
 
@@ -149,7 +143,7 @@ def verify(
     from parityscope.backends.recording import silent
     from parityscope.backends.targets import parse_target
     from parityscope.private_folders import scratch_folder
-    from parityscope.study import Question, posed
+    from parityscope.study import Request, open_request
 
     with (
         model_file(model) as path,
@@ -158,8 +152,8 @@ def verify(
         candidate_target(reference) as original,
     ):
         data = data_source(inputs, _names(path))
-        question = Question(model=path, candidate=second, reference=original, inputs=data, policy=policy)
-        with posed(question) as asked, scratch_folder("verify") as scratch:
+        request = Request(model=path, candidate=second, reference=original, inputs=data, policy=policy)
+        with open_request(request) as asked, scratch_folder("verify") as scratch:
             settings = verification.Settings(
                 metrics=tuple(verification.chosen_metric(name) for name in metrics),
                 labels=None
@@ -184,39 +178,36 @@ def load_study(folder: str | Path) -> Result:
     return Result(document=found.document, folder=found.folder)
 
 
-def _examined(
-    settings: Settings,
+def _answered(
     model: Network,
     candidate: Candidate,
-    inputs: Data,
     reference: Candidate,
-    declared: str,
+    inputs: Data,
     budgets: Mapping[str, float] | None,
-    policy: str | Path | Policy | None,
+    **asked: Any,
 ) -> Result:
-    """What `diagnose`, `compare` and `localize` do: they differ in how far `settings` go."""
+    """What `diagnose`, `compare` and `localize` do: they differ in their depth; `asked` are other fields of the request."""
+    from dataclasses import replace
     from pathlib import Path
 
     from parityscope.private_folders import scratch_folder
-    from parityscope.study import Question, examine, posed
+    from parityscope.study import Request, examine, open_request
 
     with (
         model_file(model) as path,
         candidate_target(candidate) as tested,
         candidate_target(reference) as original,
     ):
-        question = Question(
+        request = Request(
             model=path,
             candidate=tested,
             reference=original,
             inputs=data_source(inputs, _names(path)),
-            declared=declared,
             budgets=_budgets(budgets or {}),
-            policy=policy,
+            **asked,
         )
-        with scratch_folder("run") as scratch, posed(question, memory=settings.memory) as asked:
-            document = examine(asked.case, asked.reference, asked.candidate, folder=Path(scratch), settings=settings)
-    return Result(document=document)
+        with scratch_folder("run") as scratch, open_request(request) as examination:
+            return Result(document=examine(replace(examination, folder=Path(scratch))))
 
 
 def _budgets(limits: Mapping[str, float]) -> tuple[Budget, ...]:

@@ -13,7 +13,7 @@ import typer
 import typer.main
 
 from parityscope import cli
-from parityscope.cli._shared import spread
+from parityscope.cli._requesting import spread
 from parityscope.errors import Exit
 
 if TYPE_CHECKING:

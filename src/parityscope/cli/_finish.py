@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from parityscope.cli._options import folder_for
 from parityscope.cli._output import terminal
 from parityscope.cli._redacting import redacted
 from parityscope.cli._streams import print_drawn
@@ -18,50 +20,61 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-__all__ = ["exit_code", "finish", "show"]
+__all__ = ["Delivery", "exit_code", "finish", "show"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """How a study is handed over: its folder (None: a new one), what stdout gets, and what of it is kept.
+
+    `whole` prints everything that was found, `ladder` which tensors exceed which tolerance.
+    """
+
+    study: Path | None = None
+    format_name: str = "text"
+    keep_tensors: bool = False
+    redact: bool = False
+    quiet: bool = False
+    whole: bool = False
+    ladder: bool = False
 
 
 def finish(
-    folder: Path,
-    format_name: str,
+    model: Path,
+    delivery: Delivery,
     examine: Callable[[Path], dict[str, Any]],
-    *,
-    keep_tensors: bool,
-    redact: bool,
-    quiet: bool,
     facts: Mapping[str, Any] | None = None,
-    ladder: bool = False,
-    whole: bool = False,
-    numbered: bool = False,
 ) -> int:
     """Examines into a scratch folder, writes study.json and report.html there, and makes it the study.
 
-    With `facts` of the run, the scratch folder of an interrupted one is resumed. With `numbered` a `folder` that is taken
-    gets a number.
+    With `facts` of the run, the scratch folder of an interrupted one is resumed. A folder that nobody named is called after
+    `model`, and gets a number where it is taken.
     """
     from parityscope.report import renderer
     from parityscope.study import folder_of, prepare_folder, write_study
 
-    wanted = renderer(format_name)
+    wanted = renderer(delivery.format_name)
+    folder = folder_for(model, delivery.study)
     try:
-        with prepare_folder(folder, facts, numbered=numbered) as scratch:
+        with prepare_folder(folder, facts, numbered=delivery.study is None) as scratch:
             folder = folder_of(scratch)
             tensors = scratch / "tensors"
+            tensors.mkdir(parents=True, exist_ok=True)
             document = examine(tensors)
             repaired = tensors / "repaired.onnx"
-            if repaired.exists() and not redact:
+            if repaired.exists() and not delivery.redact:
                 repaired.rename(scratch / repaired.name)
-            if redact:
+            if delivery.redact:
                 document = redacted(document)
-            if not keep_tensors or redact:
+            if not delivery.keep_tensors or delivery.redact:
                 shutil.rmtree(tensors, ignore_errors=True)
             stop_if_interrupted()  # what was ended may have become a `Skip`
             write_study(scratch, document, renderer("html").render)
     except KeyboardInterrupt as interrupt:
         # A bare interrupt becomes an exit code inside typer, and what it says would be lost.
         raise typer.Abort from interrupt
-    show(document, wanted.name, folder / "report.html", ladder=ladder, whole=whole)
-    if not quiet and (whole or ladder or wanted.name != "text"):
+    show(document, wanted.name, folder / "report.html", ladder=delivery.ladder, whole=delivery.whole)
+    if not delivery.quiet and (delivery.whole or delivery.ladder or wanted.name != "text"):
         print(f"{document['verdict']}; the report is {folder / 'report.html'}", file=sys.stderr)
     return exit_code(document)
 

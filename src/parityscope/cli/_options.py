@@ -36,7 +36,9 @@ SeedOption = Annotated[int, typer.Option(help="Seed of generated inputs.")]
 StudyOption = Annotated[Path | None, typer.Option(help="Folder of the study [parityscope-<model>-<UTC time>].")]
 FormatOption = Annotated[str, typer.Option("--format", help="What stdout gets: text, json, html, node-data, ...")]
 DeclaredOption = Annotated[str, typer.Option(help="Arithmetic the candidate declares: f32, tf32, f16, bf16 or int8.")]
-BudgetOption = Annotated[list[str] | None, typer.Option(help="METRIC=VALUE or OUTPUT:METRIC=VALUE; repeatable.")]
+BudgetOption = Annotated[
+    list[str] | None, typer.Option("--budget", help="METRIC=VALUE or OUTPUT:METRIC=VALUE; repeatable.")
+]
 PolicyOption = Annotated[Path | None, typer.Option(help="What counts as within: a .toml file (docs/policy.md).")]
 MapOption = Annotated[list[str] | None, typer.Option("--map", help="reference_name=candidate_name; repeatable.")]
 MemoryOption = Annotated[str, typer.Option(help="Memory for tensors, e.g. 512MiB.")]
@@ -138,6 +140,11 @@ def budgets_of(items: list[str] | None) -> tuple[Budget, ...]:
             raise ParityError(f"--budget gives {head} twice", fix="keep one of them")
         found[budget.output, budget.metric] = budget
     return tuple(found.values())
+
+
+def names_of(text: str) -> tuple[str, ...]:
+    """The names of a list with commas."""
+    return tuple(name for name in text.split(",") if name)
 
 
 def shapes_of(items: list[str] | None) -> dict[str, tuple[int, ...]]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from parityscope.cli import _options as o
-from parityscope.cli._shared import Shared, examined
+from parityscope.cli._requesting import answer
+
+if TYPE_CHECKING:
+    from parityscope.cli._finish import Delivery
+    from parityscope.request import Request
 
 __all__ = ["NAME", "command"]
 
@@ -15,12 +19,10 @@ NAME = "compare"
 
 
 def command(
-    shared: Shared,
+    request: Request,
+    delivery: Delivery,
     *,
     all_tensors: Annotated[bool, typer.Option("--all-tensors", help="Compare every tensor, not only outputs.")] = False,
-    ladder: o.LadderOption = False,
 ) -> int:
     """Compares the outputs of two targets (or what was saved of them) on the same samples."""
-    from parityscope.study import Settings
-
-    return examined(shared, Settings(layers=all_tensors or ladder, localize=False, causes=False), ladder=ladder)
+    return answer(replace(request, depth="tensors" if all_tensors or delivery.ladder else "outputs"), delivery)

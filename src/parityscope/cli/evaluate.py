@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli._finish import finish
+from parityscope.cli._finish import Delivery, finish
 from parityscope.cli._output import command_line
 from parityscope.errors import ParityError
 from parityscope.private_folders import scratch_folder
@@ -18,7 +18,7 @@ from parityscope.records import Finding, Skip, Target
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from parityscope.study import Posed
+    from parityscope.study import Examination
 
 __all__ = ["NAME", "command"]
 
@@ -50,12 +50,11 @@ def command(
 ) -> int:
     """Rounds what a typed model stores in low formats, compares it with its original, and tells what a CPU hides."""
     from parityscope.backends.targets import format_target
-    from parityscope.study import Question, Settings, examine, posed
+    from parityscope.study import Request, examine, open_request
 
-    progress = o.progress_for(quiet=quiet)
     with scratch_folder("evaluate") as scratch:
         sides = _sides(model, original, Path(scratch))
-        question = Question(
+        request = Request(
             model=sides.reference,
             candidate=format_target(sides.target("sim")),
             inputs=inputs,
@@ -67,28 +66,18 @@ def command(
             declared=declared or sides.declared,
             budgets=o.budgets_of(budget),
             policy=policy,
+            memory=o.size_of(memory),
+            depth="outputs",
         )
-        settings = Settings(layers=False, localize=False, causes=False, memory=o.size_of(memory))
-        settings = replace(settings, command=command_line())
-        with posed(question, memory=settings.memory) as asked:
+        delivery = Delivery(study=study, format_name=format_name, redact=redact, quiet=quiet, whole=whole)
+        with open_request(request) as asked:
 
             def work(folder: Path) -> dict[str, Any]:
-                folder.mkdir(parents=True, exist_ok=True)
-                document = examine(
-                    asked.case, asked.reference, asked.candidate, folder=folder, settings=settings, progress=progress
-                )
+                progress = o.progress_for(quiet=quiet)
+                document = examine(replace(asked, folder=folder, command=command_line(), progress=progress))
                 return _told(document, sides, _claims(asked, sides))
 
-            return finish(
-                o.folder_for(model, study),
-                format_name,
-                work,
-                keep_tensors=False,
-                redact=redact,
-                quiet=quiet,
-                whole=whole,
-                numbered=study is None,
-            )
+            return finish(model, delivery, work)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,14 +164,13 @@ def _saved(model: ir.Model, path: Path) -> Path:
     return path
 
 
-def _claims(asked: Posed, sides: _Sides) -> _Claims:
+def _claims(asked: Examination, sides: _Sides) -> _Claims:
     """Compares the model as ONNX Runtime's CPU provider runs it with the reference, on the same samples."""
-    from parityscope.backends.recording import silent
     from parityscope.expectation import distance
     from parityscope.study._outputs import run_outputs
 
     try:
-        run = run_outputs(asked.case, asked.reference, sides.target("ort"), {}, silent)
+        run = run_outputs(replace(asked, candidate=sides.target("ort")))
     except ParityError as refusal:
         return _Claims(errors={}, problem=refusal.problem)
     return _Claims(errors={name: distance(found) for name, found in run.statistics.items()})

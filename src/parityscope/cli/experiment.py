@@ -56,7 +56,7 @@ def command(
             _list(document, format_name)
         return Exit.WITHIN
     given = {"model": model, "inputs": inputs, "candidate": candidate, "reference": reference}
-    given |= {"preprocess": preprocess, "real": real, "images": images, "own_inputs": candidate_inputs}
+    given |= {"preprocess": preprocess, "real": real, "images": images, "candidate_inputs": candidate_inputs}
     options = {name: value for name, value in given.items() if value}
     found = _repeated(document, identity, options, seconds=o.seconds_of(time), quiet=quiet)
     with as_written(study):

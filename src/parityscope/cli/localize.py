@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from parityscope.cli import _options as o
-from parityscope.cli._shared import Shared, examined
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from parityscope.cli._requesting import answer
+
+if TYPE_CHECKING:
+    from parityscope.cli._finish import Delivery
+    from parityscope.request import Request
 
 __all__ = ["NAME", "command"]
 
 NAME = "localize"
 
 
-def command(shared: Shared, *, ladder: o.LadderOption = False) -> int:
+def command(request: Request, delivery: Delivery) -> int:
     """Tells the error that each layer introduces from the error that it inherits."""
-    from parityscope.study import Settings
-
-    return examined(shared, Settings(causes=False), ladder=ladder)
+    return answer(replace(request, depth="layers"), delivery)

@@ -34,17 +34,22 @@ def command(
 ) -> int:
     """Holds every stage of a chain against its reference on what it was given, and examines the first that differs."""
     from parityscope.report._pipeline import pipeline_as_text
-    from parityscope.study import Settings, examine_pipeline, folder_of, prepare_folder, read_pipeline
+    from parityscope.study import examine_pipeline, folder_of, prepare_folder, read_pipeline
 
     if format_name not in {"text", "json"}:
         raise ParityError(f"pipeline has no format {format_name!r}", fix="use --format text|json")
     pipeline = read_pipeline(file)
-    settings = Settings(seconds=o.seconds_of(time), memory=o.size_of(memory), command=command_line())
+    seconds, budget = o.seconds_of(time), o.size_of(memory)
     with prepare_folder(o.folder_for(file, study), numbered=study is None) as scratch:
         folder = folder_of(scratch)
-        progress = o.progress_for(quiet=quiet)
         document, found = examine_pipeline(
-            pipeline, folder=scratch / "tensors", samples=samples, settings=settings, progress=progress
+            pipeline,
+            folder=scratch / "tensors",
+            samples=samples,
+            memory=budget,
+            seconds=seconds,
+            command=command_line(),
+            progress=o.progress_for(quiet=quiet),
         )
         _write(scratch, document, found, keep_tensors=keep_tensors)
     print(

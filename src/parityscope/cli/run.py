@@ -36,10 +36,12 @@ def command(
     quiet: o.QuietOption = False,
 ) -> int:
     """Runs one target and writes `inputs/` and `outputs/`, one file a sample (`saved?path=FOLDER` reads them)."""
+    from parityscope.backends import recording
     from parityscope.backends.opening import model_of
-    from parityscope.backends.recording import Request, observable, record
+    from parityscope.backends.recording import observable, record
     from parityscope.case.formats.exporting import WRITERS, Written, write_sample
-    from parityscope.study import Question, posed, prepare_folder
+    from parityscope.request import Request
+    from parityscope.study import open_request, prepare_folder
 
     if written not in WRITERS:
         raise ParityError(f"there is no format {written!r}", fix=f"write --format {', '.join(WRITERS)}")
@@ -51,7 +53,7 @@ def command(
         )
     budget = o.size_of(memory)
     allow(budget)
-    question = Question(
+    request = Request(
         model=model,
         candidate=target,
         inputs=inputs,
@@ -60,13 +62,16 @@ def command(
         shapes=o.shapes_of(shapes),
         samples=samples,
         seed=seed,
+        memory=budget,
     )
-    with posed(question, memory=budget) as asked, o.spool() as scratch, prepare_folder(output) as folder:
+    with open_request(request) as asked, o.spool() as scratch, prepare_folder(output) as folder:
         case, chosen = asked.case, asked.candidate
         tensors = tuple(observable(model_of(case.model, chosen))) if all_tensors else ()
         for sample in case.inputs:
-            request = Request(samples=(sample.index,), tensors=tensors, folder=scratch / "tensors", memory=budget)
-            trace = record(case.model, case.inputs, chosen, request, o.progress_for(quiet=quiet))
+            wanted = recording.Request(
+                samples=(sample.index,), tensors=tensors, folder=scratch / "tensors", memory=budget
+            )
+            trace = record(case.model, case.inputs, chosen, wanted, o.progress_for(quiet=quiet))
             if not trace.names:
                 raise ParityError(f"{target} gave nothing back for sample {sample.name}", fix="parityscope doctor")
             held = {name: trace.get(sample.index, name) for name in trace.names}

@@ -14,7 +14,7 @@ from parityscope.errors import Exit
 from parityscope.private_folders import scratch_folder
 
 if TYPE_CHECKING:
-    from parityscope.study import Question
+    from parityscope.request import Request
     from parityscope.verification import Chosen, Settings
 
 __all__ = ["NAME", "command"]
@@ -58,11 +58,11 @@ def command(
 ) -> int:
     """Proves a repair: 0 improved or within budget, 1 worse or a budget missed, 3 not proved."""
     from parityscope.report.verification import FORMS
-    from parityscope.study import Question, folder_of, prepare_folder, write_study
+    from parityscope.study import Request, folder_of, prepare_folder, write_study
     from parityscope.verification import Settings
 
     FORMS.check(format_name)
-    question = Question(
+    request = Request(
         model=model,
         candidate=after,
         reference=reference,
@@ -74,7 +74,8 @@ def command(
         seed=seed,
         budgets=o.budgets_of(budget),
         policy=policy,
-        match=tuple(name for name in match.split(",") if name),
+        match=o.names_of(match),
+        memory=o.size_of(memory),
     )
     timing = 0.0 if no_timing else o.seconds_of(time)
     settings = Settings(metrics=tuple(map(_chosen, metric or [])), seed=seed, timing=timing, floor=floor)
@@ -82,7 +83,7 @@ def command(
     try:
         with prepare_folder(folder, numbered=study is None) as scratch:
             folder = folder_of(scratch)
-            document = _document(question, before, settings, labels, memory=o.size_of(memory), quiet=quiet)
+            document = _document(request, before, settings, labels, quiet=quiet)
             write_study(scratch, document, FORMS.as_html)
     except KeyboardInterrupt as interrupt:
         # A bare interrupt becomes an exit code inside typer, and what it says would be lost.
@@ -104,22 +105,20 @@ def _chosen(text: str) -> Chosen:
     return user_metric(text) if is_function(text.partition("?")[0]) else chosen_metric(text)
 
 
-def _document(
-    question: Question, before: str, settings: Settings, labels: Path | None, *, memory: int, quiet: bool
-) -> dict[str, Any]:
+def _document(request: Request, before: str, settings: Settings, labels: Path | None, *, quiet: bool) -> dict[str, Any]:
     from dataclasses import replace
 
     from parityscope.backends.targets import parse_target
     from parityscope.report.verification import document
-    from parityscope.study import posed
+    from parityscope.study import open_request
     from parityscope.verification import Targets, load_labels, verify
     from parityscope.version import __version__
 
     first = parse_target(before)
-    with posed(question, memory=memory) as asked, scratch_folder("verify") as scratch:
+    with open_request(request) as asked, scratch_folder("verify") as scratch:
         inputs = asked.case.inputs
         if labels is not None:
-            limited = question.samples is not None
+            limited = request.samples is not None
             settings = replace(settings, labels=load_labels(labels, inputs, limited=limited))
         found = verify(
             asked.case,

@@ -1,29 +1,30 @@
 """The whole chain as one versioned record on disk.
 
 `examine` compares the outputs on every sample, predicts what each format would cost, judges, localizes, tests causes,
-tries repairs on copies of the model, and gives a `Study`: the document that every report is drawn from (schema
-"parityscope/1", strict JSON) and the folder it is written to.
+tries repairs on copies of the model, and gives the document that every report is drawn from (schema "parityscope/1",
+strict JSON). `open_request` makes the `Examination` of what a user asked (`Request`), of which nothing is known yet.
 """
 
 from __future__ import annotations
 
+from parityscope.examination import Examination
+from parityscope.request import Request
 from parityscope.study._alone import Repeated, experiments_of, repeat
 from parityscope.study._budgets import known_metrics, stated_budget
-from parityscope.study._examine import Settings, examine
+from parityscope.study._examining import examine
 from parityscope.study._folder import Study, as_written, folder_of, load_study, prepare_folder, write_study
-from parityscope.study._kept import plain_question
+from parityscope.study._opening import open_request
 from parityscope.study._pipeline import PIPELINE_SCHEMA, examine_pipeline
 from parityscope.study._pipeline_file import Pipeline, Stage, read_pipeline
-from parityscope.study._question import Posed, Question, posed
+from parityscope.study._question import question_of
 from parityscope.study._resume import run_facts
 
 __all__ = [
     "PIPELINE_SCHEMA",
+    "Examination",
     "Pipeline",
-    "Posed",
-    "Question",
     "Repeated",
-    "Settings",
+    "Request",
     "Stage",
     "Study",
     "as_written",
@@ -33,9 +34,9 @@ __all__ = [
     "folder_of",
     "known_metrics",
     "load_study",
-    "plain_question",
-    "posed",
+    "open_request",
     "prepare_folder",
+    "question_of",
     "read_pipeline",
     "repeat",
     "run_facts",

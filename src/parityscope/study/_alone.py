@@ -1,6 +1,6 @@
 """One experiment of a study, run again alone: the case is built from what the study says was asked.
 
-Nothing in a study is code, and nothing is run because it says so: `_kept` and `_named` say what is taken from it.
+Nothing in a study is code, and nothing is run because it says so: `_question` and `_named` say what is taken from it.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 from parityscope.backends.opening import model_of
 from parityscope.backends.recording import Progress, silent
 from parityscope.errors import ParityError
-from parityscope.study._examine import examine
+from parityscope.study._examining import examine
 from parityscope.study._folder import as_written
-from parityscope.study._found import GONE
-from parityscope.study._kept import Kept, asked_again
-from parityscope.study._question import posed
+from parityscope.study._merging import GONE
+from parityscope.study._opening import open_request
+from parityscope.study._question import RequestAgain, ask_again
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from parityscope.study._question import Posed
+    from parityscope.examination import Examination
 
 __all__ = ["Repeated", "experiments_of", "repeat"]
 
@@ -86,15 +86,13 @@ def repeat(
             f"the study has no experiment {identity!r}", fix="parityscope experiment STUDY lists those that it has"
         )
     with as_written():
-        kept = asked_again(document, replaced or {}, again)
-        settings = replace(kept.settings, only=_needed(document, identity), seconds=seconds)
+        kept = ask_again(document, replaced or {}, again)
+        only = _needed(document, identity)
         digests = {what: str(document[what]["sha256"]) for what in ("model", "inputs")}
         then = _alone(held[identity])
-    with posed(kept.question, memory=settings.memory) as asked:
+    with open_request(replace(kept.request, seconds=seconds)) as asked:
         notes = _check_digests(digests, kept, asked, replaced or {})
-        found = examine(
-            asked.case, asked.reference, asked.candidate, folder=folder, settings=settings, progress=progress
-        )
+        found = examine(replace(asked, folder=folder, progress=progress, only=only))
     now = experiments_of(found).get(identity)
     reason, fix = ("", "") if now else _why_not(found, identity)
     return Repeated(
@@ -116,12 +114,15 @@ def _needed(document: Mapping[str, Any], identity: str) -> frozenset[str]:
 
 
 def _check_digests(
-    digests: Mapping[str, str], kept: Kept, asked: Posed, replaced: Mapping[str, str]
+    digests: Mapping[str, str], kept: RequestAgain, asked: Examination, replaced: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Refuses models and samples that are not the study's; that of a target that was named again is told in a note."""
     _check_same("model", digests["model"], asked.case.model.sha256, "--model PATH")
     _check_same("inputs", digests["inputs"], asked.case.inputs.sha256, "--inputs PATH")
-    own = {"reference": model_of(asked.case.model, asked.reference), "candidate": asked.candidate_model}
+    own = {
+        "reference": model_of(asked.case.model, asked.reference),
+        "candidate": model_of(asked.case.model, asked.candidate),
+    }
     asked_for = {side: model.sha256 for side, model in own.items() if getattr(asked, side).option("model")}
     for side, digest in asked_for.items():
         if side not in replaced:

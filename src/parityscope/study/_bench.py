@@ -11,7 +11,6 @@ import contextlib
 import math
 import os
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Capture, backend, is_recording
@@ -21,8 +20,10 @@ from parityscope.case import Sample
 from parityscope.checks import Bench
 from parityscope.diagnosis import SPENT, TimeSpentError
 from parityscope.errors import ParityError
+from parityscope.examination import Answers
 from parityscope.records import Target
 from parityscope.study._others import origins_of, peers_of, switched_of
+from parityscope.study._outputs import worst_sample
 from parityscope.study._tried import Tried
 
 if TYPE_CHECKING:
@@ -32,10 +33,10 @@ if TYPE_CHECKING:
     import numpy as np
 
     from parityscope.backends import Session
-    from parityscope.case import Case
+    from parityscope.examination import Examination
     from parityscope.hypotheses.from_other_graph import Compared
 
-__all__ = ["Answers", "open_bench"]
+__all__ = ["open_bench"]
 
 _SAMPLES = 4  # chosen: a hypothesis found on the first must hold on others, and each more costs a run of both sides
 # NVIDIA's libraries obey it whatever a program asks for.
@@ -45,45 +46,25 @@ _CONVERTED = Target(backend="ort", options=(("optimization", "disabled"),))
 _SIMULATED = frozenset({"tf32", "f16", "bf16"})
 
 
-@dataclass(slots=True)
-class Answers:
-    """What was answered before, which another bench of the same case need not ask again; `graphs` may be how that failed."""
-
-    reference: dict[int, Mapping[str, np.ndarray]] = field(default_factory=dict)
-    candidate: dict[int, Mapping[str, np.ndarray]] = field(default_factory=dict)
-    graphs: Compared | ParityError | None = None
-
-
 @contextlib.contextmanager
 def open_bench(
-    case: Case,
-    reference: Target,
-    candidate: Target,
-    names: Mapping[str, str],
-    worst: int | None = None,
-    *,
-    end: float = math.inf,
-    folder: Path | None = None,
-    answers: Answers | None = None,
-    deployed: Target | None = None,
+    examination: Examination, *, end: float = math.inf, folder: Path | None = None, deployed: Target | None = None
 ) -> Iterator[Bench]:
-    """The bench of a case while the block lasts; `names` maps the reference's outputs to the candidate's.
-
-    `worst` is the place in the data set of the sample that is furthest off: it is among the samples looked at.
+    """The bench of an examination while the block lasts; the sample that is furthest off is among those looked at.
 
     A recorded reference cannot be asked anything new: ONNX Runtime runs its model instead. After `end`, on `time.monotonic`'s
-    clock, nothing is run any more. What searches measure is kept in `folder` (None: in memory), what was answered in `answers`.
-    `deployed` is the target that a recorded candidate is of, if that is known: its file is the candidate's.
+    clock, nothing is run any more. What searches measure is kept in `folder` (None: in memory), what was answered in the
+    examination's `answers`. `deployed` is the target that a recorded candidate is of, if that is known: its file is the
+    candidate's.
 
     Raises:
         ParityError: (by its functions) a side cannot run.
         TimeSpentError: (by its functions) the time is spent.
     """
+    case, reference, candidate = examination.case, examination.reference, examination.candidate
     with contextlib.ExitStack() as held:
-        asked = _Asked(case, reference, candidate, names, held, answers or Answers())
+        asked = _Sessions(examination, held, end)
         deployed = deployed or candidate
-        asked.end = end
-        asked.samples = _around(case.inputs.indices, worst)
         origins = origins_of(reference, candidate)
         yield Bench(
             samples=asked.samples,
@@ -119,34 +100,27 @@ def _around(indices: tuple[int, ...], worst: int | None) -> tuple[int, ...]:
     return indices[start : start + _SAMPLES]
 
 
-class _Asked:
+class _Sessions:
     """What was opened and answered so far."""
 
-    def __init__(
-        self,
-        case: Case,
-        reference: Target,
-        candidate: Target,
-        names: Mapping[str, str],
-        held: contextlib.ExitStack,
-        answers: Answers,
-    ) -> None:
+    def __init__(self, examination: Examination, held: contextlib.ExitStack, end: float) -> None:
+        reference = examination.reference
         options = tuple((key, value) for key, value in reference.options if key == "custom_ops")
         recorded = is_recording(reference)
-        self.samples = case.inputs.indices[:_SAMPLES]
-        self.end = math.inf
-        self._case = case
+        self.samples = _around(examination.case.inputs.indices, worst_sample(examination))
+        self._end = end
+        self._case = examination.case
         self._runs_reference = Target(backend="ort", options=options) if recorded else reference
         self._given = reference
-        self._runs_candidate = candidate
-        self._names = names
+        self._runs_candidate = examination.candidate
+        self._names = examination.names
         self._held = held
         self._session: Session | None = None
         self._others: dict[Target, Session] = {}
-        self._answers = answers
+        self._answers = examination.answers or Answers()
 
     def in_time(self) -> None:
-        if time.monotonic() > self.end:
+        if time.monotonic() > self._end:
             raise TimeSpentError(SPENT)
 
     def outputs(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

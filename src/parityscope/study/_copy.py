@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from parityscope.case import Case, Inputs, Model
     from parityscope.checks import Bench, Correction
-    from parityscope.study._found import Known
+    from parityscope.examination import Examination
 
 Arrays = Mapping[str, np.ndarray]
 # The place of a sample in the data set -> its inputs in the copy; None where there is no such sample.
@@ -77,7 +77,7 @@ class _Lazily(Mapping[str, np.ndarray]):
         return len(self._names)
 
 
-def first_copy(known: Known, bench: Bench, folder: Path) -> Copy:
+def first_copy(known: Examination, bench: Bench, folder: Path) -> Copy:
     """The examination as it is, on the samples whose layers were captured, else on those of the bench.
 
     Raises:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import platform
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,76 +16,49 @@ from parityscope.backends.opening import model_of
 from parityscope.backends.targets import format_target
 from parityscope.checks.generated_inputs import findings_about
 from parityscope.comparison.ladder import ladder
-from parityscope.records import SCHEMA
+from parityscope.records import SCHEMA, Skip
 from parityscope.study._drawings import graph_views, plots
 from parityscope.study._folder import strict
+from parityscope.study._judging import reason_for
 from parityscope.study._tables import distance, output_row, tensor_rows
 from parityscope.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from parityscope.case import Case, Model
-    from parityscope.explanation import Explanation
+    from parityscope.case import Model
+    from parityscope.examination import Examination
     from parityscope.localization.calls import Growth
-    from parityscope.records import Diagnosis, Finding, Pair, Skip, Suspect, Target, Verdict
-    from parityscope.study._found import Sequence
-    from parityscope.study._layers import Layers
-    from parityscope.study._outputs import OutputRun
-    from parityscope.study._triangle import Triangle
+    from parityscope.records import Diagnosis, Finding, Pair, Suspect, Target
 
-__all__ = ["Parts", "document"]
+__all__ = ["document_of"]
 
 _SUSPECTS = 20  # listed; the table of tensors holds them all
 _NAMED_ON_A_RUNG = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """What the stages of an examination gave."""
-
-    case: Case
-    reference: Target
-    candidate: Target
-    run: OutputRun
-    outputs: tuple[Pair, ...]
-    reasons: Mapping[str, str]
-    tensors: Mapping[str, Pair]
-    layers: Layers | None
-    explanations: Mapping[str, Explanation]
-    triangles: Mapping[str, Triangle]
-    diagnosis: Diagnosis
-    verdict: Verdict
-    skipped: tuple[Skip, ...]
-    growth: Growth | None
-    sequence: Sequence | None
-    question: Mapping[str, Any]
-    timings: Mapping[str, float]
-    created: str
-    command: str
-
-
-def document(parts: Parts) -> dict[str, Any]:
-    """The document of one examination."""
-    case, run = parts.case, parts.run
-    suspects = parts.layers.localization.suspects if parts.layers else ()
+def document_of(known: Examination) -> dict[str, Any]:
+    """The document of one examination: everything that is known of it, and what was not done."""
+    known = _concluded(known)
+    case, run = known.case, known.compared
+    suspects = known.layers.localization.suspects if known.layers else ()
     plain: dict[str, Any] = strict(
         {
             "schema": SCHEMA,
             "tool": {"name": "parityscope", "version": __version__},
-            "created": parts.created,
-            "command": parts.command,
-            "verdict": parts.verdict,
-            "headline": _headline(parts),
+            "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "command": known.command,
+            "verdict": known.verdict,
+            "headline": _headline(known),
             "model": _model(case.model, case.name),
-            "reference": _side(parts.reference, run.reference_environment, run.reference_seconds),
+            "reference": _side(known.reference, run.reference_environment, run.reference_seconds),
             "candidate": {
-                **_side(parts.candidate, run.candidate_environment, run.candidate_seconds),
+                **_side(known.candidate, run.candidate_environment, run.candidate_seconds),
                 "executed": run.executed.executed if run.executed else "",
                 "declared": case.policy.declared,
                 "spread": run.spread,
                 "changing": run.changing,
-                "disturbance": parts.layers.localization.disturbance if parts.layers else None,
+                "disturbance": known.layers.localization.disturbance if known.layers else None,
                 "executed_layers": [asdict(layer) for layer in run.executed.layers] if run.executed else [],
             },
             "environment": _environment(),
@@ -97,38 +71,64 @@ def document(parts: Parts) -> dict[str, Any]:
             },
             "policy": asdict(case.policy),
             "outputs": [
-                {**output_row(pair, parts.reasons[pair.site.tensor]), "triangle": _triangle(parts, pair.site.tensor)}
-                for pair in parts.outputs
+                {**output_row(pair, reason_for(pair, case.policy)), "triangle": _triangle(known, pair.site.tensor)}
+                for pair in known.outputs
             ],
-            "tensors": tensor_rows(parts.tensors, suspects),
-            "suspects": [_suspect(suspect, parts) for suspect in suspects[:_SUSPECTS]],
-            "plots": plots(parts.run.statistics, parts.layers.statistics if parts.layers else {}, suspects),
+            "tensors": tensor_rows(known.tensors, suspects),
+            "suspects": [_suspect(suspect, known) for suspect in suspects[:_SUSPECTS]],
+            "plots": plots(run.statistics, known.layers.statistics if known.layers else {}, suspects),
             "graph_views": graph_views(case.model, suspects),
-            "localization": _localization(parts),
+            "localization": _localization(known),
             "ladder": [
                 {**asdict(rung), "new": list(rung.new[:_NAMED_ON_A_RUNG]), "new_count": len(rung.new)}
-                for rung in ladder([(name, distance(pair)) for name, pair in parts.tensors.items()])
+                for rung in ladder([(name, distance(pair)) for name, pair in known.tensors.items()])
             ]
-            if parts.tensors
+            if known.tensors
             else [],
-            "findings": [_finding(finding) for finding in _findings(parts)],
-            "refuted": [asdict(evidence) for evidence in parts.diagnosis.refuted],
-            "calls": _calls(parts.growth),
-            "sequence": None if parts.sequence is None else asdict(parts.sequence),
-            "question": dict(parts.question),
-            "skipped": [asdict(skip) for skip in parts.skipped],
-            "unexplained": parts.diagnosis.unexplained,
-            "timings": dict(parts.timings),
+            "findings": [_finding(finding) for finding in _findings(known)],
+            "refuted": [asdict(evidence) for evidence in known.diagnosis.refuted],
+            "calls": _calls(known.growth),
+            "sequence": None if known.sequence is None else asdict(known.sequence),
+            "question": dict(known.question),
+            "skipped": [asdict(skip) for skip in known.skipped],
+            "unexplained": known.diagnosis.unexplained,
+            "timings": dict(known.timings),
         }
     )
     return plain
 
 
-def _findings(parts: Parts) -> tuple[Finding, ...]:
+def _concluded(known: Examination) -> Examination:
+    """With the last word on the verdict, and everything that was not run, paired or judged, each once."""
+    unjudged = (*known.unjudged, *_unjudged(known.diagnosis))
+    within = known.verdict == "within" and any(skip.asked for skip in unjudged)
+    skipped = (*unjudged, *known.skipped, *known.diagnosis.skipped, *known.case.inputs.skipped)
+    return replace(
+        known,
+        verdict="incomplete" if within else known.verdict,
+        skipped=tuple({(skip.what, skip.reason): skip for skip in skipped}.values()),
+    )
+
+
+def _unjudged(diagnosis: Diagnosis) -> list[Skip]:
+    """What the verdict does not say, because the reference that the candidate agrees with is wrong."""
+    return [
+        Skip(
+            what="whether the candidate is right",
+            reason="the reference is not, and shares a bug of its optimizer with the candidate",
+            fix=finding.repairs[0].command,
+            asked=True,
+        )
+        for finding in diagnosis.findings
+        if finding.details.get("shared")
+    ][:1]
+
+
+def _findings(known: Examination) -> tuple[Finding, ...]:
     """Those of the diagnosis, and what is known of the samples where nothing was diagnosed."""
-    found = parts.diagnosis.findings
+    found = known.diagnosis.findings
     told = {finding.code for finding in found}
-    return (*found, *(one for one in findings_about(parts.case.inputs) if one.code not in told))
+    return (*found, *(one for one in findings_about(known.case.inputs) if one.code not in told))
 
 
 def _calls(growth: Growth | None) -> dict[str, Any] | None:
@@ -147,26 +147,26 @@ def _finding(finding: Finding) -> dict[str, Any]:
 _REAL = "DAT004"  # the check that ran both sides on real samples
 
 
-def _headline(parts: Parts) -> str:
-    return ("Both sides are the same target and model. " if _are_same(parts) else "") + _what_was_found(parts)
+def _headline(known: Examination) -> str:
+    return ("Both sides are the same target and model. " if _are_same(known) else "") + _what_was_found(known)
 
 
-def _are_same(parts: Parts) -> bool:
+def _are_same(known: Examination) -> bool:
     """Whether the candidate is the reference, so that their agreement says nothing about another."""
-    sides = (parts.reference, parts.candidate)
+    sides = (known.reference, known.candidate)
     bare = {replace(side, options=tuple(one for one in side.options if one[0] != "model")) for side in sides}
     if len(bare) > 1:
         return False
-    return len({model_of(parts.case.model, side).sha256 for side in sides}) == 1
+    return len({model_of(known.case.model, side).sha256 for side in sides}) == 1
 
 
-def _what_was_found(parts: Parts) -> str:
-    worst = max(parts.outputs, key=_size)
+def _what_was_found(known: Examination) -> str:
+    worst = max(known.outputs, key=_size)
     size = _words(worst)
-    causes = [one for one in parts.diagnosis.findings if one.role == "cause"]
-    if parts.verdict == "within":
-        return f"The candidate agrees with the reference as {parts.case.policy.declared} arithmetic allows: {size}."
-    if parts.verdict == "incomplete":
+    causes = [one for one in known.diagnosis.findings if one.role == "cause"]
+    if known.verdict == "within":
+        return f"The candidate agrees with the reference as {known.case.policy.declared} arithmetic allows: {size}."
+    if known.verdict == "incomplete":
         return f"Not everything that was asked for could be judged. What was: {size}."
     fair = next((one for one in causes if "real" in one.details and one.code == _REAL), None)
     if fair is not None:
@@ -175,7 +175,7 @@ def _what_was_found(parts: Parts) -> str:
             f"On the real samples the candidate is within what was declared: it differs by {left}. "
             f"The given data is not like them: there {size}."
         )
-    several = parts.sequence is not None and len(parts.sequence.steps) > 1
+    several = known.sequence is not None and len(known.sequence.steps) > 1
     told = causes if several else causes[:1]
     said = f" Cause{'s' if several else ''}: {'; '.join(map(_short, told))}." if told else ""
     return f"The candidate is beyond what was declared: {size}.{said}"
@@ -255,9 +255,9 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _suspect(suspect: Suspect, parts: Parts) -> dict[str, Any]:
+def _suspect(suspect: Suspect, known: Examination) -> dict[str, Any]:
     """A suspect, what explains its error, and the findings about it (`share` of a finding is its confidence)."""
-    explanation = parts.explanations.get(suspect.site.tensor)
+    explanation = known.explanations.get(suspect.site.tensor)
     told: dict[str, Any] = {"explained_by": []}
     if explanation is not None:
         from parityscope.explanation import as_json
@@ -265,21 +265,21 @@ def _suspect(suspect: Suspect, parts: Parts) -> dict[str, Any]:
         told = as_json(explanation)
     causes = [
         {"hypothesis": f"{finding.code} {finding.title}", "share": finding.confidence}
-        for finding in parts.diagnosis.findings
+        for finding in known.diagnosis.findings
         if finding.site == suspect.site and finding.role != "information"
     ]
     return {**asdict(suspect), "explanation": told, "explained_by": [*told["explained_by"], *causes]}
 
 
-def _triangle(parts: Parts, name: str) -> dict[str, Any] | None:
-    found = parts.triangles.get(name)
+def _triangle(known: Examination, name: str) -> dict[str, Any] | None:
+    found = known.triangles.get(name)
     return None if found is None else {**asdict(found), "own": found.own}
 
 
-def _localization(parts: Parts) -> dict[str, Any] | None:
-    if parts.layers is None:
+def _localization(known: Examination) -> dict[str, Any] | None:
+    if known.layers is None:
         return None
-    found = parts.layers.localization
+    found = known.layers.localization
     return {
         "method": found.method,
         "observed": found.observed,

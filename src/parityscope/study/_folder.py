@@ -13,7 +13,7 @@ from parityscope.errors import ParityError
 from parityscope.plain_documents import read_json_file
 from parityscope.records import SCHEMA
 from parityscope.study._resume import claimed, has_recordings, has_work, mark_failed, start_or_resume, tidy
-from parityscope.study.schema import problem_of
+from parityscope.study.schema import problem_of, upgraded
 from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
@@ -107,6 +107,7 @@ def load_study(folder: Path, *, kinds: tuple[str, ...] = ("",)) -> Study:
         fix = f"run `diagnose` again, or give the folder that it wrote instead of {path.name}"
         raise ParityError(f"{path} cannot be read as a study: {error.problem}", where=str(path), fix=fix) from error
     _refuse_other(document, path, kinds)
+    document = upgraded(document)
     if not document.get("kind") and (problem := problem_of(document)):
         raise ParityError(
             f"{path} is no study as it was written: {problem}",

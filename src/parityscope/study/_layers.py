@@ -10,96 +10,75 @@ from parityscope.backends import backend
 from parityscope.backends.opening import model_of
 from parityscope.backends.recording import Request, observable, record
 from parityscope.comparison import channel_axis, measure_pair
+from parityscope.examination import Layers
 from parityscope.explanation import explain_suspects
 from parityscope.localization import Options, Sides, attribute, injection, localize, reads_of
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from parityscope.backends.recording import Progress
     from parityscope.case import Case
     from parityscope.comparison import Statistics
+    from parityscope.examination import Examination, Proof
     from parityscope.explanation import Explanation
     from parityscope.records import Localization, Target
     from parityscope.trace import Trace
 
-__all__ = ["Layers", "examine_layers", "explain_layers"]
+__all__ = ["explain_layers", "observe_layers"]
 
 _THREADS = 2
 _LITTLE = 1e-3  # of the output error; chosen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layers:
-    """Both traces, statistics of every tensor that both have, and where the error begins."""
-
-    reference: Trace
-    candidate: Trace
-    pairing: Mapping[str, str]
-    statistics: Mapping[str, Statistics]
-    localization: Localization
-    skipped: tuple[Skip, ...]
-
-    def sides(self, case: Case) -> Sides:
-        """Both traces with their pairing, as localization takes them."""
-        return Sides(
-            model=case.model,
-            inputs=case.inputs,
-            reference=self.reference,
-            candidate=self.candidate,
-            pairing=self.pairing,
-        )
-
-
-def examine_layers(
-    case: Case,
-    reference: Target,
-    candidate: Target,
-    pairing: Mapping[str, str],
-    samples: Sequence[int],
-    *,
-    folder: Path,
-    memory: int,
-    inject: bool,
-    thorough: bool,
-    progress: Progress,
-    among: Collection[str] | None = None,
+def observe_layers(
+    examination: Examination, samples: Sequence[int], *, folder: Path, inject: bool, proof: Proof | None = None
 ) -> Layers | None:
     """Captures, compares and localizes on `samples`; None when the candidate shows no intermediate tensors.
 
-    Of the reference's tensors those `among` them are looked at (None: all).
-
-    With `inject` suspects get their shares of the output error. `thorough`: those too that nothing is left for.
+    With `inject` suspects get their shares of the output error. Where there is a `proof`, only its places are looked at.
     """
+    case, candidate = examination.case, examination.candidate
     if not backend(candidate.backend).observes:
         return None
+    pairing = examination.names if proof is None else proof.pairing
     plan = _Plan(
         case=case,
-        reference=reference,
+        reference=examination.reference,
         pairing=pairing,
         samples=tuple(samples),
-        memory=memory,
+        memory=examination.request.memory,
         inject=inject,
-        thorough=thorough,
-        between=tuple(name for name in observable(case.model) if among is None or name in among),
+        thorough=examination.request.looks_everywhere,
+        between=tuple(name for name in observable(case.model) if proof is None or name in pairing),
     )
     known = set(observable(model_of(case.model, candidate)))
-    found = _captured(plan, candidate, known, folder / "layers", progress)
-    if found is None or not inject or among is not None:
+    found = _captured(plan, candidate, known, folder / "layers", examination.progress)
+    if found is None or not inject or proof is not None:
         return found
-    return _refined(plan, candidate, found, known, folder / "refined", progress) or found
+    return _refined(plan, candidate, found, known, folder / "refined", examination.progress) or found
 
 
-def explain_layers(case: Case, layers: Layers, computes: str) -> dict[str, Explanation]:
-    """What the error of each leading suspect is; `computes` is the format that the candidate computes in."""
-    return explain_suspects(layers.sides(case), layers.localization, declared=computes)
+def explain_layers(examination: Examination, layers: Layers) -> dict[str, Explanation]:
+    """What the error of each leading suspect is."""
+    sides = Sides(
+        model=examination.case.model,
+        inputs=examination.case.inputs,
+        reference=layers.reference,
+        candidate=layers.candidate,
+        pairing=layers.pairing,
+    )
+    return explain_suspects(sides, layers.localization, declared=examination.computes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """What stays the same when layers are captured again; `between` are the tensors looked at, outputs left out, in order."""
+    """What stays the same when layers are captured again; `between` are the tensors looked at, outputs left out, in order.
+
+    `thorough`: those suspects too that nothing is left for.
+    """
 
     case: Case
     reference: Target

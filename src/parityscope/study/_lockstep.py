@@ -23,35 +23,26 @@ from parityscope.study._measured import Measured, notebook_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from concurrent.futures import Executor
-    from pathlib import Path
 
     import numpy as np
 
     from parityscope.backends import Session
-    from parityscope.backends.recording import Progress
     from parityscope.case import Case
     from parityscope.comparison import Statistics
-    from parityscope.records import Target
+    from parityscope.examination import Examination
 
 __all__ = ["compare_tensors"]
 
 _THREADS = 2  # the pass is limited by memory bandwidth beyond that
 
 
-def compare_tensors(
-    case: Case,
-    reference: Target,
-    candidate: Target,
-    pairing: Mapping[str, str],
-    *,
-    folder: Path,
-    memory: int,
-    progress: Progress,
-) -> tuple[dict[str, Statistics], list[Skip]]:
+def compare_tensors(examination: Examination) -> tuple[dict[str, Statistics], list[Skip]]:
     """Statistics of every intermediate tensor on both sides, over all samples, and what could not be compared.
 
-    `folder` is for the notes of a run that can be resumed.
+    The notes of a run that can be resumed are kept in the examination's folder.
     """
+    case, reference, candidate = examination.case, examination.reference, examination.candidate
+    pairing, progress = examination.names, examination.progress
     if not backend(candidate.backend).observes:
         return {}, [Skip(what="intermediate tensors", reason=f"{candidate.backend} shows none", asked=True)]
     known = set(observable(model_of(case.model, candidate)))
@@ -60,7 +51,7 @@ def compare_tensors(
     problems: dict[str, str] = {}
     first = next(iter(case.inputs))
     # Half for each side's chunk.
-    chunks = plan_chunks(case.model, first, names, memory // 2)
+    chunks = plan_chunks(case.model, first, names, examination.request.memory // 2)
 
     def opened(chunk: Mapping[str, int]) -> tuple[ExitStack, Session, Session]:
         stack = ExitStack()
@@ -69,7 +60,11 @@ def compare_tensors(
         return stack, *stack.enter_context(open_both(case.model, reference, candidate, *captures))
 
     # Nothing is to be resumed behind the last chunk.
-    notes = notebook_of(folder, (reference, candidate), pairing, case.inputs.indices) if len(chunks) > 1 else None
+    notes = (
+        notebook_of(examination.folder / "compared", (reference, candidate), pairing, case.inputs.indices)
+        if len(chunks) > 1
+        else None
+    )
     kept = {number: notes.kept(number, chunk) if notes else None for number, chunk in enumerate(chunks)}
     left = [number for number, measured in kept.items() if measured is None]
     with ThreadPoolExecutor(1) as opener, ThreadPoolExecutor(_THREADS) as pool:

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 
 from parityscope.diagnosis import CONTRIBUTES, DESCRIBE, SPENT, Tested, claim_of, identity_of
 from parityscope.records import ROLES, Evidence, Skip
-from parityscope.study._found import GONE, Sequence, Step
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
+    from parityscope.examination import CauseSequence, CauseStep
     from parityscope.records import Diagnosis, Finding
 
-__all__ = ["Further", "merged"]
+__all__ = ["GONE", "Further", "merged"]
 
+# What is said of a claim that was supported until other causes were put right begins so.
+GONE = "gone once "
 
 _UNEXPLAINED = "FUS003"  # nothing that is known explains a layer
 _SIZE = "ACC001"  # nothing but the size of the error speaks for it
@@ -27,7 +29,7 @@ _FILE = "EXP005"  # the candidate's own graph says something else
 class Further:
     """The sequence of causes, the later rounds, and a finding for each step."""
 
-    sequence: Sequence
+    sequence: CauseSequence
     rounds: tuple[Tested, ...]
     causes: tuple[Finding, ...]
 
@@ -98,7 +100,7 @@ def _by_size(finding: Finding, shares: Collection[str]) -> bool:
     return finding.role == "cause" and finding.share is None and identity_of(finding) not in shares
 
 
-def _told(finding: Finding, step: Step) -> Finding:
+def _told(finding: Finding, step: CauseStep) -> Finding:
     """The finding of a step, whose experiment supports it together with the others."""
     evidence = finding.evidence[0]
     if evidence.outcome != "supports":
@@ -107,7 +109,7 @@ def _told(finding: Finding, step: Step) -> Finding:
     return replace(finding, role="cause", share=step.share)
 
 
-def _gone(finding: Finding, sequence: Sequence) -> Iterator[Evidence]:
+def _gone(finding: Finding, sequence: CauseSequence) -> Iterator[Evidence]:
     """What the first round had found and is gone once the causes are put right."""
     if finding.role == "information" or not finding.evidence:
         return

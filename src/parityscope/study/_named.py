@@ -27,7 +27,6 @@ __all__ = ["MODEL", "Named", "is_data", "marks_of_target", "refuse_code"]
 MODEL = "model"  # has the digest of a model instead of a mark, in targets too
 _SIDES = ("reference", "candidate")
 _DIGESTED = ("model", "inputs")  # have digests of their own, which are told when they are read
-_WORDS = {"own_inputs": "candidate-inputs"}  # how the command line calls them
 _LARGEST_CODE = 1 << 30  # chosen: a larger file among the words of a program is its data
 
 
@@ -47,7 +46,7 @@ class Named:
         """
         if name in self.replaced or not value:
             return self.replaced.get(name, value)
-        option = _WORDS.get(name, name)
+        option = name.replace("_", "-")
         what = f"the {name} of the study" if name in _DIGESTED else f"what --{option} names in the study"
         return str(self._found(what, value, None if name in _DIGESTED else name, f"--{option} PATH"))
 
@@ -75,7 +74,7 @@ class Named:
         for side in _SIDES:
             if side in self.replaced:
                 found.update(marks_of_target(side, parse_target(self.replaced[side])))
-        for name in ("preprocess", "images", "own_inputs", "real"):
+        for name in ("preprocess", "images", "candidate_inputs", "real"):
             if name in self.replaced and is_data(name, self.replaced[name]):
                 found[name] = mark_of(Path(self.replaced[name]))
         changed = [name for name, mark in found.items() if name in self.marks and self.marks[name] != mark]
@@ -176,7 +175,7 @@ def _is_inline(value: str) -> bool:
 
 def _words(name: str) -> str:
     side, _, key = name.partition(".")
-    return f"{key}= of the {side}" if key else f"--{_WORDS.get(name, name)}"
+    return f"{key}= of the {side}" if key else "--" + name.replace("_", "-")
 
 
 def _short(target: Target) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Capture
@@ -17,6 +15,7 @@ from parityscope.comparison.parts import measure_parts
 from parityscope.comparison.rows import aligner
 from parityscope.comparison.tolerance import count_outside, merge_outside
 from parityscope.errors import ParityError
+from parityscope.examination import OutputRun
 from parityscope.expectation import FLOAT32_ROUNDING, distance
 from parityscope.records import Skip
 from parityscope.study._variation import part_that_changes
@@ -27,14 +26,14 @@ if TYPE_CHECKING:
     import numpy as np
 
     from parityscope.backends import Session
-    from parityscope.backends.recording import Progress
-    from parityscope.case import Case, Sample
+    from parityscope.case import Sample
     from parityscope.comparison import Statistics
     from parityscope.comparison.parts import Parts
     from parityscope.comparison.tolerance import Outside
+    from parityscope.examination import Examination
     from parityscope.records import ExecutedGraph, Policy, Target
 
-__all__ = ["FIRST_SAMPLES", "WORST_SAMPLES", "OutputRun", "error_by_sample", "run_outputs", "worst_of"]
+__all__ = ["FIRST_SAMPLES", "WORST_SAMPLES", "error_by_sample", "run_outputs", "worst_sample"]
 
 # Of each output, the samples that it is looked at by part; chosen: expectations vary less between samples than the margins.
 FIRST_SAMPLES, WORST_SAMPLES = 2, 2
@@ -45,41 +44,7 @@ _OTHER_SHAPE = " shape is "  # in what is said of an output whose shapes differ
 _SHAPES = "let the candidate run at the batch size of the samples, or give samples of its own"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputRun:
-    """Statistics of every output over all samples, with each sample's own error; the candidate's spread; times.
-
-    `spread` is the worst relative L2 distance between two runs of the candidate on the first sample, and where it is above
-    rounding `changing` the part of the squared error that differs from run to run (0 to 1; 0 where nothing varies).
-    `outside` holds the outputs that the policy has a tolerance for: no statistics could tell that count afterwards.
-    `kept` is what the reference gave for the first samples, by their index, as far as that is not large. `parts` are the errors
-    by part (`Parts`) of each output on the first samples and its worst ones.
-    """
-
-    statistics: Mapping[str, Statistics]
-    per_sample: Mapping[str, tuple[tuple[int, float], ...]]
-    spread: float
-    changing: float
-    skipped: tuple[Skip, ...]
-    reference_seconds: float
-    candidate_seconds: float
-    reference_environment: Mapping[str, str]
-    candidate_environment: Mapping[str, str]
-    executed: ExecutedGraph | None
-    outside: Mapping[str, Outside] = field(default_factory=lambda: MappingProxyType({}))
-    kept: Mapping[int, Mapping[str, np.ndarray]] = field(default_factory=lambda: MappingProxyType({}))
-    parts: Mapping[str, Mapping[int, Parts]] = field(default_factory=lambda: MappingProxyType({}))
-
-
-def run_outputs(
-    case: Case,
-    reference: Target,
-    candidate: Target,
-    pairing: Mapping[str, str],
-    progress: Progress,
-    *,
-    inspect: bool = False,
-) -> OutputRun:
+def run_outputs(examination: Examination, *, inspect: bool = False) -> OutputRun:
     """Runs both targets on every sample and compares the outputs that both have.
 
     The candidate runs the first sample twice: its own spread is known before anything is blamed. `inspect` asks it what it
@@ -88,6 +53,8 @@ def run_outputs(
     Raises:
         ParityError: a side cannot run, or no output is there on both sides.
     """
+    case, candidate = examination.case, examination.candidate
+    pairing, progress = examination.names, examination.progress
     totals: dict[str, Statistics] = {}
     errors: dict[str, list[tuple[int, float]]] = {}
     parts: dict[str, dict[int, Parts]] = {}
@@ -98,7 +65,7 @@ def run_outputs(
     seconds = [0.0, 0.0]
     align = aligner(case.policy.matched, pairing)
     shapes = Capture(shapes=shapes_for(case.model, candidate, case.inputs))
-    with open_both(case.model, reference, candidate, theirs=shapes) as (ours, theirs):
+    with open_both(case.model, examination.reference, candidate, theirs=shapes) as (ours, theirs):
         skipped = [*ours.absent, *theirs.absent]
         for position, sample in enumerate(case.inputs):
             progress("comparing outputs", position, len(case.inputs))
@@ -177,18 +144,18 @@ def _fix(problem: str, name: str) -> str:
     return ""
 
 
-def error_by_sample(run: OutputRun, indices: Sequence[int]) -> dict[int, float]:
+def error_by_sample(examination: Examination) -> dict[int, float]:
     """The largest distance of an output on each sample; infinite where it is no number, 0 where nothing was compared."""
-    sizes = dict.fromkeys(indices, 0.0)
-    for found in run.per_sample.values():
+    sizes = dict.fromkeys(examination.case.inputs.indices, 0.0)
+    for found in examination.run.per_sample.values() if examination.run is not None else ():
         for index, error in found:
             sizes[index] = max(sizes.get(index, 0.0), math.inf if math.isnan(error) else error)
     return sizes
 
 
-def worst_of(run: OutputRun, indices: Sequence[int]) -> int | None:
+def worst_sample(examination: Examination) -> int | None:
     """The sample of the largest output error, None if every sample is as good as the others."""
-    sizes = error_by_sample(run, indices)
+    sizes = error_by_sample(examination)
     return max(sizes, key=lambda index: sizes[index]) if any(sizes.values()) else None
 
 

@@ -32,14 +32,11 @@ from parityscope.operators import MOVING, of_kind, with_trait
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from parityscope.backends.recording import Progress
-    from parityscope.case import Case
     from parityscope.comparison.parts import Parts
     from parityscope.comparison.rows import Align
-    from parityscope.expectation import Expectation
-    from parityscope.study._outputs import OutputRun
+    from parityscope.examination import Examination, OutputRun
 
-__all__ = ["Deviation", "alike_in_parts", "deviations"]
+__all__ = ["Deviation", "alike_in_parts", "find_deviations"]
 
 _FEWEST = 16  # elements: the mean square of fewer normal numbers is off by a factor of two once in ten times
 _CHANCE = 1e-3  # of a part too far off in one honest output; chosen
@@ -87,18 +84,16 @@ def alike_in_parts(run: OutputRun) -> bool:
     )
 
 
-def deviations(
-    case: Case, run: OutputRun, expectation: Expectation, outputs: Sequence[str], align: Align, progress: Progress
-) -> dict[str, Deviation]:
+def find_deviations(examination: Examination, outputs: Sequence[str], align: Align) -> dict[str, Deviation]:
     """Of `outputs`, those that hold a part beyond the declared arithmetic, with the worst one."""
-    declared = case.policy.declared
-    expected = expectation.parts.get(declared, {})
+    declared = examination.case.policy.declared
+    expected = examination.expectation.parts.get(declared, {}) if examination.expectation is not None else {}
     found = {}
     bounded: frozenset[str] | None = None
     for output in outputs:
         both = {
             sample: (parts, expected[sample, output])
-            for sample, parts in run.parts.get(output, {}).items()
+            for sample, parts in examination.compared.parts.get(output, {}).items()
             if (sample, output) in expected
         }
         if max((_worst(*pair, declared, 0.0) for pair in both.values()), default=0.0) <= 1.0:
@@ -107,7 +102,7 @@ def deviations(
         finest = FLOAT32_ROUNDING if output in bounded else 0.0
         honest = 0.0
         if declared in FORMATS:
-            drawn = _drawn(case, output, sorted(both), align, progress)
+            drawn = _drawn(examination, output, sorted(both), align)
             both = {sample: (pair[0], _mean([pair[1], *drawn.get(sample, ())])) for sample, pair in both.items()}
             honest = max((_unlike(parts, declared, finest) for parts in drawn.values()), default=0.0)
         if max(_worst(*pair, declared, finest) for pair in both.values()) > max(1.0, _BEYOND_NULL * honest):
@@ -193,11 +188,12 @@ def _told(sample: int, measured: Parts, expected: Parts, declared: str, finest: 
 
 
 def _drawn(
-    case: Case, output: str, samples: Sequence[int], align: Align, progress: Progress
+    examination: Examination, output: str, samples: Sequence[int], align: Align
 ) -> Mapping[int, Sequence[Parts]]:
     """Parts of several draws of the declared arithmetic, by sample; none where it cannot be simulated so."""
     from parityscope.expectation.drawing import drawn_outputs
 
+    case = examination.case
     found: dict[int, list[Parts]] = {}
     try:
         drawn = drawn_outputs(
@@ -208,7 +204,7 @@ def _drawn(
             _DRAWS,
             bounded=False,
             align=align,
-            progress=progress,
+            progress=examination.progress,
         )
         for _, sample, expected, given in drawn:
             parts = measure_parts(expected[output], given[output]) if output in given else None

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends import backend, probed
@@ -24,9 +25,10 @@ from parityscope.case.formats.npz import write_npz
 from parityscope.errors import ParityError
 from parityscope.expectation import FLOAT32_ROUNDING, margin_of
 from parityscope.records import Skip
+from parityscope.request import Request
 from parityscope.study._chains import Side, apart, feed_stage, running
-from parityscope.study._examine import Settings, examine
-from parityscope.study._question import Question, posed
+from parityscope.study._examining import examine
+from parityscope.study._opening import open_request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
     from parityscope.backends.recording import Progress
     from parityscope.case import Model
+    from parityscope.request import Depth
     from parityscope.study._pipeline_file import Pipeline, Stage
 
     Arrays = Mapping[str, np.ndarray]
@@ -49,7 +52,14 @@ _NO_GLUE = {"glue": None, "glue_verdict": "within"}
 
 
 def examine_pipeline(
-    pipeline: Pipeline, *, folder: Path, samples: int | None = None, settings: Settings, progress: Progress = silent
+    pipeline: Pipeline,
+    *,
+    folder: Path,
+    samples: int | None = None,
+    memory: int,
+    seconds: float = math.inf,
+    command: str = "",
+    progress: Progress = silent,
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """The pipeline's document, and the study's document of the first stage that differs (None: none does).
 
@@ -59,7 +69,6 @@ def examine_pipeline(
         ParityError: a stage cannot run, or its inputs are not what its model declares.
     """
     models = _models(pipeline)
-    outputs_only = Settings(layers=False, localize=False, causes=False, memory=settings.memory)
     data = load_inputs(
         models[0],
         pipeline.inputs or None,
@@ -67,7 +76,7 @@ def examine_pipeline(
         samples=samples,
         stacked=pipeline.stacked,
         preprocess=pipeline.preprocess,
-        memory=settings.memory,
+        memory=memory,
     )
     given = {place: dict(sample.arrays) for place, sample in enumerate(data)}
     ours, theirs = Side(folder=folder / "reference"), Side(folder=folder / "candidate")
@@ -79,7 +88,7 @@ def examine_pipeline(
         progress(f"stage {stage.name}", number, len(pipeline.stages))
         try:
             glue = feed_stage(pipeline, number, models[number], given, ours, theirs)
-            entry, absent = _run_stage(stage, models[number], given, ours, theirs, folder, outputs_only)
+            entry, absent = _run_stage(stage, models[number], given, ours, theirs, folder, memory)
         except ParityError as error:
             if not first:
                 raise _at(stage, error) from error
@@ -106,7 +115,8 @@ def examine_pipeline(
         if not first and (wrong_glue or entry["verdict"] == "beyond"):
             first = f"{stage.name} (glue)" if wrong_glue else stage.name
             if not wrong_glue:
-                study = _document(stage, folder, settings, progress)
+                request = _request_of(stage, folder, memory=memory, seconds=seconds)
+                study = _document(stage, folder, request, command, progress)
     progress("stages", len(pipeline.stages), len(pipeline.stages))
     verdict = "beyond" if first else "incomplete" if any(one["verdict"] == "incomplete" for one in told) else "within"
     document = {
@@ -170,7 +180,7 @@ def _run_stage(
     ours: Side,
     theirs: Side,
     folder: Path,
-    settings: Settings,
+    memory: int,
 ) -> tuple[dict[str, Any], list[Skip]]:
     """Runs both sides, and the reference on the candidate's inputs; what each output's error is made of, and the verdict."""
     order: list[Arrays] = []
@@ -209,7 +219,7 @@ def _run_stage(
         ]
     for place, arrays in enumerate(order):
         write_npz(folder / "given" / stage.name / f"{place:06d}.npz", arrays)
-    found = _document(stage, folder, settings, silent)
+    found = _document(stage, folder, _request_of(stage, folder, memory=memory, depth="outputs"), "", silent)
     told = [
         {
             "name": one["name"],
@@ -224,22 +234,29 @@ def _run_stage(
     return {**entry, "verdict": found["verdict"], "outputs": told}, skipped
 
 
-def _document(stage: Stage, folder: Path, settings: Settings, progress: Progress) -> dict[str, Any]:
-    """The stage examined on what the candidate's chain gave it."""
-    question = Question(
+def _request_of(
+    stage: Stage, folder: Path, *, memory: int, depth: Depth = "causes", seconds: float = math.inf
+) -> Request:
+    """What is asked of a stage: on what the candidate's chain gave it."""
+    return Request(
         model=stage.model,
         candidate=stage.candidate,
         reference=stage.reference,
         inputs=folder / "given" / stage.name,
         declared=stage.declared,
         policy=stage.policy,
+        memory=memory,
+        depth=depth,
+        seconds=seconds,
     )
-    with posed(question, memory=settings.memory) as asked:
+
+
+def _document(stage: Stage, folder: Path, request: Request, command: str, progress: Progress) -> dict[str, Any]:
+    """The stage examined."""
+    with open_request(request) as asked:
         scratch = folder / "examined" / stage.name
         scratch.mkdir(parents=True, exist_ok=True)
-        return examine(
-            asked.case, asked.reference, asked.candidate, folder=scratch, settings=settings, progress=progress
-        )
+        return examine(replace(asked, folder=scratch, command=command, progress=progress))
 
 
 def _number(values: Sequence[float]) -> float | str | None:

@@ -12,52 +12,46 @@ which has rivals in how inputs are prepared and outputs are read.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parityscope.diagnosis import TimeSpentError
 from parityscope.errors import ParityError
+from parityscope.examination import Answers, Proof
 from parityscope.expectation import margin_of
-from parityscope.study._bench import Answers, open_bench
-from parityscope.study._found import Proof
-from parityscope.study._outputs import worst_of
+from parityscope.study._bench import open_bench
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from parityscope.examination import Examination
     from parityscope.hypotheses.from_other_graph import Compared
     from parityscope.records import Pair
-    from parityscope.study._outputs import OutputRun
-    from parityscope.study._steps import Asked
 
 __all__ = ["prove_from_file"]
 
 _REASON = "the candidate's own file was proved to say what makes all of the error"
 
 
-def prove_from_file(
-    asked: Asked, run: OutputRun, outputs: Sequence[Pair], names: Mapping[str, str], answers: Answers
-) -> Proof | None:
-    """Where the candidate's own file makes all of the error; None where it does not, has none, or all is to be looked at.
-
-    `names` maps the reference's outputs to the candidate's. What was run for it is left in `answers`.
-    """
-    case, settings = asked.case, asked.settings
-    everything = settings.looks_everywhere or settings.only is not None or settings.states
-    if everything or not asked.candidate.option("model"):
-        return None
-    worst = worst_of(run, case.inputs.indices)
-    end = time.monotonic() + settings.seconds
-    asked.progress("comparing files", 0, 1)
+def prove_from_file(examination: Examination) -> Examination:
+    """With the place where the candidate's own file makes all of the error, if it does, and with what was run for it."""
+    request, outputs = examination.request, examination.outputs
+    everything = request.looks_everywhere or examination.only is not None or request.states
+    if examination.verdict != "beyond" or everything or not examination.candidate.option("model"):
+        return examination
+    asked = replace(examination, answers=Answers())
+    end = time.monotonic() + request.seconds
+    examination.progress("comparing files", 0, 1)
     try:
-        with open_bench(case, asked.reference, asked.candidate, names, worst, end=end, answers=answers) as bench:
+        with open_bench(asked, end=end) as bench:
             compared = bench.graphs() if bench.graphs is not None else None
     except (ParityError, TimeSpentError):  # the check says so when it is its turn
-        return None
-    if compared is None or not _is_proved(compared, outputs, case.policy.declared) or not _is_inside(compared):
-        return None
-    return Proof(
-        pairing=_places(compared) | {pair.site.tensor: pair.candidate_name for pair in outputs}, reason=_REASON
-    )
+        return asked
+    declared = examination.case.policy.declared
+    if compared is None or not _is_proved(compared, outputs, declared) or not _is_inside(compared):
+        return asked
+    pairing = _places(compared) | {pair.site.tensor: pair.candidate_name for pair in outputs}
+    return replace(asked, proof=Proof(pairing=pairing, reason=_REASON))
 
 
 def _is_proved(compared: Compared, outputs: Sequence[Pair], declared: str) -> bool:

@@ -1,153 +1,118 @@
-"""What is asked, in the words of the command line, made into the case and the targets that are examined."""
+"""What was asked, as a study keeps it, and a question made of that again by whoever got the study from somebody else.
+
+What is kept is plain data: the options in the words of the command line, the folder that relative paths are meant from,
+and a mark of each file that they name. What a study says is held against what it may say before anything is opened.
+"""
 
 from __future__ import annotations
 
-import contextlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from parityscope.arithmetic.formats import format_word
-from parityscope.backends import backend
 from parityscope.backends.opening import model_of
-from parityscope.backends.targets import check_target, parse_target
-from parityscope.case import Case, load_inputs, load_model
-from parityscope.case.inputs import MEMORY
-from parityscope.case.originals import with_originals
-from parityscope.case.policy import DECLARED, check_outputs, overridden
-from parityscope.case.policy_file import PolicyFile, read_policy
+from parityscope.case.policy import DECLARED, OUTSIDE
 from parityscope.errors import ParityError
-from parityscope.private_folders import scratch_folder
-from parityscope.records import Policy
+from parityscope.records import Budget, Policy, Tolerance
+from parityscope.request import Request
 from parityscope.study._budgets import known_metrics
-from parityscope.study._own import own_inputs
+from parityscope.study._marks import mark_of
+from parityscope.study._named import MODEL, Named, is_data, marks_of_target, refuse_code
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
-    from parityscope.case import Model
-    from parityscope.case.sources import Stream
-    from parityscope.records import Budget, Target
+    from parityscope.examination import Examination
 
-__all__ = ["Posed", "Question", "posed"]
+__all__ = ["RequestAgain", "ask_again", "question_of"]
 
-_HALVES = frozenset({"f16", "bf16"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """A model, two targets in the grammar of targets, DATA and how to read it, and what counts as within.
-
-    `declared`, `budgets` and `samples` take the place of what the policy says about the same; a policy is a file or a
-    record. `match` names outputs whose rows have no order, `images` is the folder of the images that samples were made
-    from, `own_inputs` the recorded inputs of the deployment's own model. Empty and None say nothing.
-    """
-
-    model: str | Path
-    candidate: str
-    reference: str = "ort"
-    inputs: str | Path | Stream | None = None
-    preprocess: str = ""
-    stacked: bool = False
-    shapes: Mapping[str, tuple[int, ...]] | None = None
-    samples: int | None = None
-    seed: int = 0
-    declared: str = ""
-    budgets: tuple[Budget, ...] = ()
-    policy: str | Path | Policy | None = None
-    match: tuple[str, ...] = ()
-    images: str | Path | None = None
-    own_inputs: str | Path | None = None
+# What a study does not keep of a request: the policy that came of it stands elsewhere, and an experiment needs no peer.
+_LEFT_OUT = frozenset({"budgets", "policy", "declared", "match", "memory", "seconds", "peer"})
+_PATHS = ("inputs", "preprocess", "images", "candidate_inputs", "real")
+_ASKED = tuple(field.name for field in fields(Request) if field.name not in _LEFT_OUT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Posed:
-    """A question that can be examined; `candidate_model` is what the candidate runs: its own model, or the reference's."""
+class RequestAgain:
+    """What a study says was asked: `models` are the digests of the targets' own models, by side, as the study has them.
 
-    case: Case
-    reference: Target
-    candidate: Target
-    candidate_model: Model
-
-
-def _formats(model: Model, own: Model) -> tuple[str, ...]:
-    """The formats that the candidate's file declares by its types.
-
-    A graph that quantizes says with which scales: where the reference's does too, both compute the same function, and another
-    quantization is no excuse. Half precision is, as a reference on a CPU computes it in FP32.
+    `notes` tell which files of what was named again are not what they were.
     """
-    return tuple(name for name in own.formats if name in _HALVES or name not in model.formats)
+
+    request: Request
+    models: Mapping[str, str]
+    notes: tuple[str, ...]
 
 
-def _as_typed(policy: Policy, model: Model) -> Policy:
-    """The policy, whose arithmetic is not finer than the types that the reference's own file declares.
+def question_of(examination: Examination, folder: Path) -> dict[str, Any]:
+    """What was asked, as a study keeps it; relative paths are meant from `folder`."""
+    request = examination.request
+    asked: dict[str, Any] = {name: getattr(request, name) for name in _ASKED}
+    for name in ("model", *_PATHS):
+        asked[name] = None if asked[name] is None else str(asked[name])
+    asked.update(shapes={name: list(shape) for name, shape in request.shapes.items()})
+    asked.update(states=dict(request.states), mapping=dict(request.mapping))
+    marks = {name: mark_of(Path(asked[name])) for name in _PATHS if name != "inputs" and is_data(name, asked[name])}
+    for side in ("reference", "candidate"):
+        target = getattr(examination, side)
+        marks.update(marks_of_target(side, target))
+        if target.option(MODEL):
+            marks[f"{side}.{MODEL}"] = {"sha256": model_of(examination.case.model, target).sha256}
+    return {"folder": str(folder), "asked": asked, "files": marks}
 
-    A deployment that rounds where the file says so does what it should, though ONNX Runtime on a CPU computes it in FP32.
-    """
-    typed = next((name for name in reversed(model.formats) if name in _HALVES), "")
-    if not typed or policy.budgets or DECLARED.index(policy.declared or DECLARED[0]) >= DECLARED.index(typed):
-        return policy
-    return replace(policy, declared=typed, declared_reason="the reference's own file is typed so")
 
+def ask_again(document: Mapping[str, Any], replaced: Mapping[str, str], again: str) -> RequestAgain:
+    """What a study says was asked, to be asked again.
 
-@contextlib.contextmanager
-def posed(question: Question, *, memory: int = MEMORY) -> Iterator[Posed]:
-    """The case and the targets of a question; samples that can be read only once are kept until the block ends.
+    `replaced` are options in place of the study's, which are taken as they are; `again` is the command that they are added to.
 
     Raises:
-        ParityError: a target, the policy, the model or the data cannot be used.
+        ParityError: the study does not say what was asked, or names code that `replaced` does not name, or other files.
+        LookupError, TypeError, ValueError, AttributeError: it is not as it was written (`as_written` says so).
     """
-    reference, candidate = parse_target(question.reference), parse_target(question.candidate)
-    for target in (reference, candidate):  # before anything is read that may be large
-        check_target(target, backend(target.backend))
-    stated = _stated(question.policy)
-    model = load_model(question.model)
-    own = model_of(model, candidate)
-    _check_types(model, own, candidate)
-    policy = overridden(
-        stated.policy, format_word(question.declared), candidate, question.budgets, _formats(model, own)
-    )
-    policy = _as_typed(replace(policy, matched=question.match or policy.matched), model)
-    check_outputs(policy, [value.name for value in model.outputs])
-    with scratch_folder("spool") as spool:
-        inputs = load_inputs(
-            model,
-            question.inputs or None,
-            spool=Path(spool),
-            samples=stated.samples if question.samples is None else question.samples,
-            stacked=question.stacked,
-            preprocess=question.preprocess,
-            shapes=question.shapes or None,
-            seed=question.seed,
-            memory=memory,
+    if not document.get("question"):
+        raise ParityError(
+            "the study does not say what was asked: it was redacted, or made by another version or from Python",
+            fix="run `parityscope diagnose` again, without --redact",
         )
-        if question.images:
-            inputs = with_originals(inputs, Path(question.images))
-        seen = own_inputs(question.own_inputs, candidate, inputs)
-        case = Case(name=model.path.stem, model=model, inputs=inputs, policy=policy, own=seen)
-        yield Posed(case=case, reference=reference, candidate=candidate, candidate_model=own)
+    kept = document["question"]
+    asked, marks = dict(kept["asked"]), dict(kept["files"])
+    if strange := asked.keys() - set(_ASKED):
+        raise ValueError(f"{', '.join(sorted(strange))} is nothing that a study keeps of what was asked")
+    folder = Path(kept["folder"])
+    if not folder.is_absolute():
+        raise ValueError(f"the folder {str(folder)!r} is not an absolute path")
+    named = Named(folder=folder, marks=marks, replaced=replaced)
+    refuse_code(asked, named, again)
+    asked.update((side, named.target(side, asked[side])) for side in ("reference", "candidate"))
+    asked.update((name, named.path(name, asked[name])) for name in ("model", *_PATHS))
+    asked["shapes"] = {str(name): tuple(map(int, shape)) for name, shape in asked["shapes"].items()}
+    return RequestAgain(
+        request=Request(**asked, policy=_policy(document["policy"])),
+        models={side: str(marks.get(f"{side}.{MODEL}", {}).get("sha256")) for side in ("reference", "candidate")},
+        notes=named.notes(),
+    )
 
 
-def _check_types(model: Model, own: Model, candidate: Target) -> None:
-    """One sample is given to both sides: the candidate's own file must take what the reference takes.
-
-    Raises:
-        ParityError: an input of it is of another type.
-    """
-    taken = {value.name: value.dtype for value in model.inputs}
-    for value in own.inputs if backend(candidate.backend).reads_model else ():
-        if value.dtype != taken.get(value.name, value.dtype):
-            raise ParityError(
-                f"input {value.name!r} is {value.dtype} in the candidate's file and {taken[value.name]} in the reference's",
-                where=str(own.path),
-                fix="convert it again with its inputs kept as they are (keep_io_types=True), or take "
-                f"parityscope evaluate {own.path.name} --reference {model.path.name}, which puts a Cast in front",
-            )
+def _policy(plain: Mapping[str, Any]) -> Policy:
+    if plain["declared"] not in DECLARED:
+        raise ValueError(f"{plain['declared']!r} is no declared arithmetic")
+    return Policy(
+        declared=plain["declared"],
+        declared_reason=str(plain["declared_reason"]),
+        budgets=tuple(map(_budget, plain["budgets"])),
+        matched=tuple(map(str, plain["matched"])),
+    )
 
 
-def _stated(policy: str | Path | Policy | None) -> PolicyFile:
-    if policy is None:
-        return PolicyFile(policy=Policy(declared=""))
-    if isinstance(policy, Policy):
-        return PolicyFile(policy=policy)
-    return read_policy(Path(policy), known_metrics())
+def _budget(plain: Mapping[str, Any]) -> Budget:
+    if plain["metric"] not in {*known_metrics(), OUTSIDE}:
+        raise ValueError(f"there is no metric {plain['metric']!r}")
+    tolerance = plain["tolerance"]
+    return Budget(
+        output=str(plain["output"]),
+        metric=plain["metric"],
+        limit=float(plain["limit"]),
+        reason=str(plain["reason"]),
+        tolerance=Tolerance(atol=float(tolerance["atol"]), rtol=float(tolerance["rtol"])) if tolerance else None,
+    )

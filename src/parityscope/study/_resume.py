@@ -31,7 +31,7 @@ from parityscope.whole_files import write_whole
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from parityscope.case import Case
+    from parityscope.examination import Examination
     from parityscope.records import Target
 
 __all__ = ["claimed", "has_recordings", "has_work", "mark_failed", "run_facts", "start_or_resume", "tidy"]
@@ -40,8 +40,9 @@ _SCHEMA = "parityscope-resume/1"
 _FAILED = "failed"
 
 
-def run_facts(case: Case, reference: Target, candidate: Target) -> dict[str, Any]:
+def run_facts(examination: Examination) -> dict[str, Any]:
     """All that the recorded tensors of a run depend on, as plain data."""
+    case = examination.case
     return {
         "schema": _SCHEMA,
         "parityscope": __version__,
@@ -49,8 +50,8 @@ def run_facts(case: Case, reference: Target, candidate: Target) -> dict[str, Any
         "model": case.model.sha256,
         "inputs": case.inputs.sha256,
         "samples": list(case.inputs.indices),
-        "reference": _side(reference),
-        "candidate": _side(candidate),
+        "reference": _side(examination.reference),
+        "candidate": _side(examination.candidate),
     }
 
 

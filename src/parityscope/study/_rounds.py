@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING
 from parityscope.case.graph import computing, node_name
 from parityscope.diagnosis import SPENT, Tested, identity_of
 from parityscope.errors import ParityError
+from parityscope.examination import CauseSequence, CauseStep
 from parityscope.expectation import margin_of
-from parityscope.study._again import Search, examined_again, look
+from parityscope.study._again import examined_again, look
 from parityscope.study._copy import corrected, energy_of
-from parityscope.study._found import Known, Sequence, Step
 from parityscope.study._merging import Further
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from parityscope.checks import Correction, Nearest
+    from parityscope.examination import Examination
     from parityscope.records import Finding, Verdict
     from parityscope.study._copy import Copy
 
@@ -56,7 +57,7 @@ class _Path:
     `parts` counts the changes that all corrections together make.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[CauseStep, ...]
     findings: tuple[Finding, ...]
     energy: float
     verdict: Verdict
@@ -69,13 +70,12 @@ class _Path:
 class _State:
     """What is counted while looking: looks left, and the sum of the squared error before any step."""
 
-    search: Search
-    known: Known
+    known: Examination
     total: float
     looks: int = _LOOKS
 
 
-def further(known: Known, copy: Copy, tested: Tested, search: Search) -> Further | None:
+def further(known: Examination, copy: Copy, tested: Tested) -> Further | None:
     """The sequence of causes that begins with what `tested` found; None if nothing of that can be put right.
 
     Raises:
@@ -86,11 +86,11 @@ def further(known: Known, copy: Copy, tested: Tested, search: Search) -> Further
     total = energy_of(copy)
     if not total > 0 or not math.isfinite(total):
         return None
-    state = _State(search=search, known=known, total=total)
+    state = _State(known=known, total=total)
     path = _onward(state, copy, tested, total, frozenset(), 1)
     if not path.steps:
         return None
-    sequence = Sequence(
+    sequence = CauseSequence(
         steps=path.steps,
         verdict=path.verdict,
         unexplained=max(0.0, 1.0 - sum(step.share for step in path.steps)),
@@ -125,7 +125,7 @@ def _onward(
             if path is not None:
                 return path
     attempts = [near for near in tested.nearest if _told_as(near.finding, near.correction) not in told]
-    attempts = attempts if state.search.only is not None else attempts[:_ATTEMPTS]
+    attempts = attempts if state.known.only is not None else attempts[:_ATTEMPTS]
     nearest = None if _settled(tested) else _nearest(state, copy, attempts, energy, told, number)
     if nearest is not None and nearest.verdict == "within" and nearest.parts == 1:
         return nearest
@@ -252,7 +252,7 @@ def _through(
     proof: str,
 ) -> _Path | None:
     """The path that begins with the steps that one correction makes; None if it takes nothing away."""
-    if time.monotonic() > state.search.end:
+    if time.monotonic() > state.known.end:
         return None
     try:
         changed = corrected(copy, correction, number)
@@ -263,7 +263,7 @@ def _through(
             return None
         if not by_size and takes < _TAKES:
             return None
-        known = look(state.known, changed, state.search)
+        known = look(state.known, changed)
     except ParityError:
         return None
     if by_size and known.verdict == "beyond":
@@ -284,13 +284,13 @@ def _through(
         return path
     if correction.rough:
         return replace(path, ended="another library's rounding may be all that is left")
-    if time.monotonic() > state.search.end:
+    if time.monotonic() > state.known.end:
         return replace(path, ended=SPENT)
     if state.looks <= 0:
         return replace(path, ended=f"{_LOOKS} further looks are the most that are taken")
     state.looks -= 1
     try:
-        tested = examined_again(state.known, changed, known, state.search, number + 1)
+        tested = examined_again(state.known, changed, known, number + 1)
     except ParityError as error:
         return replace(path, ended=f"the copy cannot be diagnosed: {error.problem}")
     rest = _onward(state, changed, tested, after, told | {_told_as(one, correction) for one in findings}, number + 1)
@@ -312,7 +312,7 @@ def _steps(
     energies: tuple[float, float],
     number: int,
     proof: str,
-) -> tuple[Step, ...]:
+) -> tuple[CauseStep, ...]:
     """A step for each finding; what they take away together is divided as their own shares are."""
     parts = [finding.share or 0.0 for finding in findings]
     parts = [part / sum(parts) for part in parts] if sum(parts) > 0 else [1.0 / len(parts)] * len(parts)
@@ -320,7 +320,7 @@ def _steps(
     found = []
     for place, (finding, part) in enumerate(zip(findings, parts, strict=True), start=1):
         left = after + (energies[0] - after) * max(0.0, sum(parts[place:]))
-        step = Step(
+        step = CauseStep(
             round=number,
             experiment=identity_of(finding),
             code=finding.code,

@@ -1,4 +1,4 @@
-"""What is known -> the scene that checks look at: plain facts, and experiments on the layers of the worst sample."""
+"""Examination -> the scene that checks look at: plain facts, and experiments on the layers of the worst sample."""
 
 from __future__ import annotations
 
@@ -21,24 +21,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from parityscope.case import Case
-    from parityscope.explanation import Explanation
+    from parityscope.examination import Examination, Layers
     from parityscope.records import Target
-    from parityscope.study._found import Known
-    from parityscope.study._layers import Layers
 
 __all__ = ["scene_of"]
 
 
-def scene_of(known: Known, explanations: Mapping[str, Explanation], executed: str, computes: str) -> Scene:
-    """What checks get to see of a case.
-
-    Args:
-        known: The case, and what examining it gave so far.
-        explanations: What explains each suspect, by tensor.
-        executed: The format that the candidate says it computes in; "" where it says nothing.
-        computes: The format in which it keeps tensors; FP32 where that is none of ours.
-    """
-    case, run, layers = known.case, known.run, known.layers
+def scene_of(known: Examination) -> Scene:
+    """What checks get to see of an examination."""
+    case, run, layers = known.case, known.compared, known.layers
     return Scene(
         model=case.model,
         graph=case.model.graph(),
@@ -46,13 +37,13 @@ def scene_of(known: Known, explanations: Mapping[str, Explanation], executed: st
         inputs=case.inputs,
         candidate=known.candidate,
         declared=case.policy.declared,
-        executed=executed,
-        storage=FORMATS.get(computes, FORMATS["f32"]),
+        executed=known.executed,
+        storage=FORMATS.get(known.computes, FORMATS["f32"]),
         verdict=known.verdict,
         outputs=known.outputs,
         tensors=known.tensors,
         localization=layers.localization if layers else None,
-        explanations=explanations,
+        explanations=known.explanations,
         executed_graph=run.executed,
         spread=run.spread,
         changing=run.changing,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from parityscope.case import Inputs, Model
+    from parityscope.examination import Examination
     from parityscope.records import Target
 
     Arrays = Mapping[str, np.ndarray]
@@ -25,20 +25,19 @@ if TYPE_CHECKING:
 __all__ = ["second_run"]
 
 
-def second_run(
-    model: Model, inputs: Inputs, reference: Target, candidate: Target, first: Arrays | None = None
-) -> Callable[[], tuple[Arrays, Arrays]] | None:
-    """What gives the outputs of the reference (those are `first`, if they were kept) and of the unoptimized model on a sample.
+def second_run(examination: Examination) -> Callable[[], tuple[Arrays, Arrays]] | None:
+    """What gives the outputs of the reference (if they were not kept, by a run) and of the unoptimized model on the first sample.
 
     None where the sides cannot share an optimizer, or where other rounding is what users want of one: in half-precision models,
     whose operators ONNX Runtime computes in FP32 on a CPU, and in quantized ones, which it computes in integers.
     """
-    if not _may_share(reference, candidate) or model.formats:
+    model, inputs, reference = examination.case.model, examination.case.inputs, examination.reference
+    if not _may_share(reference, examination.candidate) or model.formats:
         return None
 
     def run() -> tuple[Arrays, Arrays]:
         sample = inputs.sample(inputs.indices[0])
-        ours = first
+        ours = examination.run.kept.get(sample.index) if examination.run is not None else None
         if ours is None:
             with open_target(model, reference, Capture()) as session:
                 ours = session.run(sample)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from parityscope.backends import Session
-    from parityscope.backends.recording import Progress
     from parityscope.case import Case
+    from parityscope.examination import Examination
     from parityscope.localization.calls import Growth
 
     Arrays = Mapping[str, np.ndarray]
@@ -34,23 +34,17 @@ __all__ = ["measure_growth"]
 _STEPS = 20  # calls where none are asked for. Chosen: a gain of 1.2 is a factor of forty after them
 
 
-def measure_growth(
-    case: Case,
-    reference: Target,
-    candidate: Target,
-    names: Mapping[str, str],
-    states: Mapping[str, str],
-    steps: int,
-    progress: Progress,
-) -> Growth:
-    """Calls both sides `steps` times (0: as often as there are samples, at least `_STEPS`); `names` maps outputs.
+def measure_growth(examination: Examination) -> Growth:
+    """Calls both sides as often as was asked for (0: as often as there are samples, at least `_STEPS`).
 
     Raises:
         ParityError: a state names no input or output, a side is a recording, or a side cannot run.
     """
+    case, reference, candidate = examination.case, examination.reference, examination.candidate
+    names, states, progress = examination.names, examination.request.states, examination.progress
     _check(case, (reference, candidate), states)
     indices = case.inputs.indices
-    count = steps or max(_STEPS, len(indices))
+    count = examination.request.steps or max(_STEPS, len(indices))
     sequence = [case.inputs.sample(indices[min(call, len(indices) - 1)]).arrays for call in range(count)]
     declared = case.policy.declared
     honest = (

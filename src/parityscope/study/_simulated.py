@@ -17,17 +17,15 @@ from parityscope.diagnosis import examine_scene
 from parityscope.errors import ParityError
 from parityscope.records import Diagnosis, Skip, Target
 from parityscope.study._bench import open_bench
-from parityscope.study._looking import judged_outputs, overall, tensor_pairs, worst_samples
-from parityscope.study._outputs import run_outputs, worst_of
+from parityscope.study._grading import grade_tensors, judge_outputs, verdict_of, worst_samples
+from parityscope.study._outputs import run_outputs
 from parityscope.study._scene import scene_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Sequence
 
-    from parityscope.backends.recording import Progress
+    from parityscope.examination import Examination
     from parityscope.records import Finding
-    from parityscope.study._found import Known
 
 __all__ = ["with_simulated"]
 
@@ -40,8 +38,9 @@ _BY_OUTPUTS = (
 )
 
 
-def with_simulated(known: Known, diagnosis: Diagnosis, *, folder: Path, memory: int, progress: Progress) -> Diagnosis:
-    """`diagnosis` with what a simulation tells of NaN and Inf, in front; as it is where it needs or gets no telling."""
+def with_simulated(known: Examination) -> Diagnosis:
+    """The diagnosis with what a simulation tells of NaN and Inf, in front; as it is where it needs or gets no telling."""
+    diagnosis = known.diagnosis
     if (
         known.layers is not None
         or known.verdict != "beyond"
@@ -60,7 +59,7 @@ def with_simulated(known: Known, diagnosis: Diagnosis, *, folder: Path, memory: 
             tried.append(f"{name}: {both:,} of {either:,}")
             if both < _STANDS * either:
                 continue
-            found = _examined(known, target, folder / "simulated", memory, progress)
+            found = _examined(known, target)
         except ParityError as error:
             skip = Skip(what=f"NaN and Inf in a simulation of {name}", reason=error.problem, fix=error.fix)
             return replace(diagnosis, skipped=(*diagnosis.skipped, skip))
@@ -79,13 +78,11 @@ def with_simulated(known: Known, diagnosis: Diagnosis, *, folder: Path, memory: 
     return replace(diagnosis, skipped=(*diagnosis.skipped, skip))
 
 
-def _standing(known: Known, target: Target) -> tuple[int, int]:
+def _standing(known: Examination, target: Target) -> tuple[int, int]:
     """Elements of the outputs that are NaN or Inf, and not in the reference: on both sides, and on either."""
     case, both, either = known.case, 0, 0
     with (
-        open_bench(
-            case, known.reference, known.candidate, known.names, worst_of(known.run, known.case.inputs.indices)
-        ) as bench,
+        open_bench(known) as bench,
         open_target(case.model, target, Capture()) as session,
     ):
         for index in bench.samples[:_SAMPLES]:
@@ -100,47 +97,34 @@ def _standing(known: Known, target: Target) -> tuple[int, int]:
     return both, either
 
 
-def _examined(known: Known, target: Target, folder: Path, memory: int, progress: Progress) -> Sequence[Finding]:
+def _examined(known: Examination, target: Target) -> Sequence[Finding]:
     """What the checks find where the simulation stands in the place of the recording."""
-    from parityscope.study._layers import examine_layers
+    from parityscope.study._layers import observe_layers
 
-    case = known.case
-    names: Mapping[str, str] = {
-        name: name for name in (*case.model.sites, *(value.name for value in case.model.outputs))
-    }
-    run = run_outputs(case, known.reference, target, names, progress)
     if known.expectation is None:
         return ()
-    outputs = judged_outputs(case, run, known.expectation, names, {}, progress)
-    layers = examine_layers(
-        case,
-        known.reference,
-        target,
-        names,
-        worst_samples(outputs, case.inputs.indices),
-        folder=folder,
-        memory=memory,
-        inject=True,
-        thorough=known.thorough,
-        progress=progress,
-    )
-    if layers is None:
-        return ()
-    stand_in = replace(
+    case = known.case
+    names = {name: name for name in (*case.model.sites, *(value.name for value in case.model.outputs))}
+    known = replace(
         known,
         candidate=target,
-        run=run,
-        outputs=outputs,
         names=names,
-        verdict=overall(outputs, run),
-        layers=layers,
-        tensors=tensor_pairs(case, layers, outputs, names, {}, progress, thorough=known.thorough),
+        how={},
+        answers=None,
+        explanations={},
+        executed=target.precision,
+        computes=target.precision,
     )
-    with open_bench(
-        case, known.reference, target, names, worst_of(stand_in.run, stand_in.case.inputs.indices)
-    ) as bench:
-        scene = scene_of(stand_in, {}, target.precision, target.precision)
-        return examine_scene(replace(scene, bench=bench), progress=progress).diagnosis.findings
+    known = replace(known, run=run_outputs(known))
+    known = replace(known, outputs=judge_outputs(known))
+    known = replace(known, verdict=verdict_of(known))
+    layers = observe_layers(known, worst_samples(known), folder=known.folder / "simulated", inject=True)
+    if layers is None:
+        return ()
+    known = replace(known, layers=layers)
+    known = replace(known, tensors=grade_tensors(known))
+    with open_bench(known) as bench:
+        return examine_scene(replace(scene_of(known), bench=bench), progress=known.progress).diagnosis.findings
 
 
 def _told(finding: Finding, name: str, both: int, either: int) -> Finding:

@@ -10,36 +10,35 @@ from typing import TYPE_CHECKING
 from parityscope.study._judging import reason_for
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from parityscope.backends.recording import Progress
-    from parityscope.records import Diagnosis, Pair, Policy, Verdict
-    from parityscope.study._layers import Layers
+    from parityscope.examination import Examination
 
 __all__ = ["tell_causes", "tell_place", "tell_verdict"]
 
 
-def tell_verdict(outputs: Sequence[Pair], verdict: Verdict, policy: Policy, progress: Progress) -> None:
+def tell_verdict(known: Examination) -> None:
     """The verdict on the outputs, with the reason of the first output that has it."""
-    decisive = next((pair for pair in outputs if pair.verdict == verdict), None)
-    reason = f": output {decisive.site.tensor}: {reason_for(decisive, policy)}" if decisive is not None else ""
-    progress(f"outputs: {verdict}{reason}", 0, 0)
+    decisive = next((pair for pair in known.outputs if pair.verdict == known.verdict), None)
+    reason = (
+        f": output {decisive.site.tensor}: {reason_for(decisive, known.case.policy)}" if decisive is not None else ""
+    )
+    known.progress(f"outputs: {known.verdict}{reason}", 0, 0)
 
 
-def tell_place(layers: Layers | None, verdict: Verdict, progress: Progress) -> None:
+def tell_place(known: Examination) -> None:
     """Where the error of a candidate that is beyond begins, if that was found."""
-    if verdict != "beyond" or layers is None or not layers.localization.suspects:
+    layers = known.layers
+    if known.verdict != "beyond" or layers is None or not layers.localization.suspects:
         return
     worst = layers.localization.suspects[0]
     share = "" if worst.share is None else f", share of the output error {worst.share:.3g}"
-    progress(
+    known.progress(
         f"where: {worst.site.tensor} introduces {worst.introduced:.3g} and inherits {worst.inherited:.3g}{share}", 0, 0
     )
 
 
-def tell_causes(diagnosis: Diagnosis, progress: Progress) -> None:
+def tell_causes(known: Examination) -> None:
     """Each cause, and the first repair that is offered for it."""
-    for finding in diagnosis.findings:
+    for finding in known.diagnosis.findings:
         if finding.role == "cause":
             repair = f"; repair: {finding.repairs[0].command}" if finding.repairs else ""
-            progress(f"why: {finding.title}{repair}", 0, 0)
+            known.progress(f"why: {finding.title}{repair}", 0, 0)

@@ -17,29 +17,17 @@ from parityscope.study._judging import judge, pair_of
 from parityscope.study._outputs import run_outputs
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from parityscope.backends.recording import Progress
-    from parityscope.case import Case
-    from parityscope.records import Diagnosis, Finding, OfferedRepair, Pair, Target, Verdict
+    from parityscope.examination import Examination
+    from parityscope.records import Diagnosis, Finding, OfferedRepair, Verdict
 
 __all__ = ["REPAIRED", "try_repairs"]
 
 REPAIRED = "repaired.onnx"
 
 
-def try_repairs(
-    case: Case,
-    reference: Target,
-    candidate: Target,
-    diagnosis: Diagnosis,
-    outputs: tuple[Pair, ...],
-    folder: Path,
-    progress: Progress,
-    *,
-    end: float = math.inf,
-) -> Diagnosis:
-    """Fills in the trial of every offered repair that can be applied to a copy of the model, until `end`."""
+def try_repairs(examination: Examination) -> Diagnosis:
+    """The diagnosis with the trial of every offered repair that can be applied to a copy, until the time is spent."""
+    candidate, diagnosis = examination.candidate, examination.diagnosis
     if not backend(candidate.backend).tries_repairs or candidate.option("model"):
         return diagnosis
     # A repair that changes the function is only offered: whether that is wanted is the reader's choice.
@@ -49,51 +37,42 @@ def try_repairs(
     for finding in diagnosis.findings:
         offers = []
         for offer in finding.repairs:
-            if finding.role == "cause" and offer.repair in known and time.monotonic() > end:
+            if finding.role == "cause" and offer.repair in known and time.monotonic() > examination.end:
                 skipped.append(
                     Skip(what=f"trial of repair {offer.repair}", reason=SPENT, fix="raise --time", asked=True)
                 )
                 offers.append(offer)
             elif finding.role == "cause" and offer.repair in known:
-                offers.append(_tried(case, reference, candidate, finding, offer, outputs, folder, progress, skipped))
+                offers.append(_tried(examination, finding, offer, skipped))
             else:
                 offers.append(offer)
         findings.append(replace(finding, repairs=tuple(offers)))
     return replace(diagnosis, findings=tuple(findings), skipped=(*diagnosis.skipped, *skipped))
 
 
-def _tried(
-    case: Case,
-    reference: Target,
-    candidate: Target,
-    finding: Finding,
-    offer: OfferedRepair,
-    outputs: tuple[Pair, ...],
-    folder: Path,
-    progress: Progress,
-    skipped: list[Skip],
-) -> OfferedRepair:
+def _tried(examination: Examination, finding: Finding, offer: OfferedRepair, skipped: list[Skip]) -> OfferedRepair:
     import onnx_ir as ir
 
+    case, candidate = examination.case, examination.candidate
     model = case.model.graph()
     note = repairs()[offer.repair].apply(model, finding)
     if note is None:
         skipped.append(Skip(what=f"repair {offer.repair}", reason="it cannot be applied to this node"))
         return offer
-    path = folder / REPAIRED
+    path = examination.folder / REPAIRED
     try:
         ir.save(model, path)
         load_model(path)
         target = replace(candidate, options=tuple(sorted((*candidate.options, ("model", str(path))))))
         names = {value.name: value.name for value in case.model.outputs}
-        run = run_outputs(case, reference, target, names, progress)
+        run = run_outputs(replace(examination, candidate=target, names=names))
     except ParityError as error:
         skipped.append(Skip(what=f"trial of repair {offer.repair}", reason=error.problem, fix=error.fix))
         return offer
-    before = max((pair.value("rel_l2") for pair in outputs), default=math.nan)
+    before = max((pair.value("rel_l2") for pair in examination.outputs), default=math.nan)
     after = max((found.rel_l2 for found in run.statistics.values()), default=math.nan)
     verdicts: set[Verdict] = set()
-    for pair in outputs:
+    for pair in examination.outputs:
         statistics = run.statistics.get(pair.site.tensor)
         if statistics is not None:
             again = pair_of(

@@ -13,8 +13,6 @@ value beyond the format's range.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic import FORMATS
@@ -24,6 +22,7 @@ from parityscope.backends.targets import format_target
 from parityscope.comparison import measure_pair
 from parityscope.comparison.rows import aligner
 from parityscope.errors import ParityError
+from parityscope.examination import Triangle
 from parityscope.expectation import distance
 from parityscope.records import Skip, Target
 
@@ -32,30 +31,10 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from parityscope.backends.recording import Progress
-    from parityscope.case import Case
     from parityscope.comparison import Statistics
+    from parityscope.examination import Examination
 
-__all__ = ["Triangle", "measure_triangle", "peer_of"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Triangle:
-    """One output's three distances, relative to |r| in L2 over all samples that were run."""
-
-    peer: str
-    candidate_reference: float
-    peer_reference: float
-    candidate_peer: float
-
-    @property
-    def own(self) -> float:
-        """The part of the candidate's error that its format does not cost anyway (module docstring)."""
-        if not math.isfinite(self.candidate_reference):
-            return 0.0 if not math.isfinite(self.peer_reference) else self.candidate_reference
-        if not math.isfinite(self.peer_reference):
-            return 0.0
-        return math.sqrt(max(0.0, self.candidate_reference**2 - self.peer_reference**2))
+__all__ = ["measure_triangle", "peer_of"]
 
 
 def peer_of(candidate: Target, precision: str) -> Target | None:
@@ -68,22 +47,17 @@ def peer_of(candidate: Target, precision: str) -> Target | None:
 
 
 def measure_triangle(
-    case: Case,
-    reference: Target,
-    candidate: Target,
-    peer: Target,
-    pairing: Mapping[str, str],
-    samples: Sequence[int],
-    progress: Progress,
+    examination: Examination, peer: Target, samples: Sequence[int]
 ) -> tuple[dict[str, Triangle], list[Skip]]:
     """The triangle of every float output that all three have; a Skip where the peer cannot run or lacks an output."""
+    case, pairing, progress = examination.case, examination.names, examination.progress
     totals: dict[tuple[str, str], Statistics] = {}
     missing: dict[str, str] = {}
     outputs = [value.name for value in case.model.outputs]
     try:
         with (
-            open_target(case.model, reference, Capture()) as first,
-            open_target(case.model, candidate, Capture()) as second,
+            open_target(case.model, examination.reference, Capture()) as first,
+            open_target(case.model, examination.candidate, Capture()) as second,
             open_target(case.model, peer, Capture()) as third,
         ):
             for position, index in enumerate(samples):

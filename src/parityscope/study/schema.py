@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     # What becomes of a text, by the word that `x-shared` has for it.
     Sharing = Mapping[str, Callable[[str], str]]
 
-__all__ = ["problem_of", "shared", "study_schema"]
+__all__ = ["problem_of", "shared", "study_schema", "upgraded"]
 
 _FILE = "study.schema.json"
 _NOTHING = "nothing"
@@ -59,6 +59,20 @@ def problem_of(document: Any) -> str:
     except _MisfitError as misfit:
         return f"{''.join(reversed(misfit.path)).removeprefix('.') or 'it'} {misfit.said}"
     return ""
+
+
+def upgraded(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A document as it is written today: `question` once had how far to go in a record of its own."""
+    question = document.get("question")
+    if not isinstance(question, dict) or not all(
+        isinstance(question.get(name), dict) for name in ("asked", "settings", "files")
+    ):
+        return document
+    asked = {**question["asked"], **question["settings"]}
+    asked["candidate_inputs"] = asked.pop("own_inputs", None)
+    asked["depth"] = "causes" if asked.pop("layers", True) is True else "outputs"
+    files = {"candidate_inputs" if name == "own_inputs" else name: mark for name, mark in question["files"].items()}
+    return {**document, "question": {"folder": question.get("folder"), "asked": asked, "files": files}}
 
 
 def shared(document: Mapping[str, Any], sharing: Sharing) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from parityscope.evaluation.evaluating import run_world
 from parityscope.evaluation.program import compile_program
 from parityscope.evaluation.worlds import Replaced, World
 from parityscope.records import Policy
-from parityscope.study import Settings, examine
+from parityscope.study import Examination, Request, examine
 from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
@@ -90,9 +90,16 @@ def findings_of(example: Example, folder: Path) -> list[dict[str, Any]]:
     target = parse_target(candidate)
     policy = Policy(declared=example.declared or target.precision or "f32", budgets=example.budgets)
     case = Case(name="example", model=model, inputs=data, policy=policy, own=_own(example, data))
-    settings = Settings(real=_real(example, folder), states=example.states, steps=example.steps)
-    found = examine(case, parse_target(reference), target, folder=folder / "tensors", settings=settings)
-    return list(found["findings"])
+    request = Request(
+        model=model.path,
+        candidate=candidate,
+        reference=reference,
+        real=_real(example, folder),
+        states=example.states,
+        steps=example.steps,
+    )
+    asked = Examination(request=request, case=case, reference=parse_target(reference), candidate=target)
+    return list(examine(replace(asked, folder=folder / "tensors"))["findings"])
 
 
 def _own(example: Example, data: Inputs) -> OwnInputs | None:

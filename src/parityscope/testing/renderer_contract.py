@@ -17,7 +17,7 @@ from parityscope.backends.targets import parse_target
 from parityscope.case import Case, load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.records import Policy
-from parityscope.study import examine
+from parityscope.study import Examination, Request, examine
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,7 +84,15 @@ def _examined(folder: Path, output: str, candidate: str) -> dict[str, Any]:
     inputs = load_inputs(model, folder / "x.npz", spool=folder / "spool")
     case = Case(name="model", model=model, inputs=inputs, policy=Policy())
     (folder / "tensors").mkdir()
-    return examine(case, parse_target("ort"), parse_target(candidate), folder=folder / "tensors")
+    return examine(
+        Examination(
+            request=Request(model=case.model.path, candidate=candidate),
+            case=case,
+            reference=parse_target("ort"),
+            candidate=parse_target(candidate),
+            folder=folder / "tensors",
+        )
+    )
 
 
 def _require(kept: object, sentence: str) -> None:

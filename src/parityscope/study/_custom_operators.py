@@ -20,12 +20,10 @@ from parityscope.case.cutting import cut_model, foreign_operators, operator_name
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from parityscope.case import Case, Model
+    from parityscope.case import Model
     from parityscope.case.cutting import Cut, Operator
-    from parityscope.records import Skip, Target
+    from parityscope.examination import Examination
+    from parityscope.records import Target
 
 __all__ = ["Bounds", "bound"]
 
@@ -34,27 +32,21 @@ _NOTHING_COMPARED = "no output could be compared"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """The examination that is possible: `case` ends at the borders of `cut`, `candidate` runs what it can of it.
+    """The examination that is possible instead of the `given` one: `reached` ends at the borders of `cut`.
 
-    `lacks` holds the operators that (reference, candidate) lack, `mapping` the explicit names that still mean something.
+    `lacks` holds the operators that (reference, candidate) lack.
     """
 
-    case: Case
-    candidate: Target
-    mapping: Mapping[str, str]
+    given: Examination
+    reached: Examination
     cut: Cut
     lacks: tuple[frozenset[Operator], frozenset[Operator]]
 
-    @property
-    def skipped(self) -> tuple[Skip, ...]:
-        """What lies behind the cut."""
-        return self.cut.skipped
-
-    def told(self, document: dict[str, Any], given: Case, candidate: Target) -> dict[str, Any]:
-        """The document of the bounded examination as one of the `given` model and `candidate`."""
+    def told(self, document: dict[str, Any]) -> dict[str, Any]:
+        """The document of the bounded examination as one of the given model and candidate."""
         changed = dict(document)
-        changed["model"] = {**document["model"], **_facts(given.model)}
-        changed["candidate"] = {**document["candidate"], "target": format_target(candidate)}
+        changed["model"] = {**document["model"], **_facts(self.given.case.model)}
+        changed["candidate"] = {**document["candidate"], "target": format_target(self.given.candidate)}
         hidden = {f"{kind} {name}{tail}" for name in self.cut.behind for kind, tail in _WAYS}
         changed["skipped"] = [
             self._as_intermediate(skip)
@@ -83,20 +75,14 @@ class Bounds:
 _WAYS = (("tensor", ""), ("tensor", " of the candidate"), ("output", ""))
 
 
-def bound(
-    refusal: ParityError,
-    given: Case,
-    reference: Target,
-    candidate: Target,
-    mapping: Mapping[str, str],
-    folder: Path,
-    before: Bounds | None,
-) -> Bounds | None:
+def bound(refusal: ParityError, examination: Examination, before: Bounds | None) -> Bounds | None:
     """What can still be examined after `refusal`; None when it was not for a custom operator (or for no new one).
 
     Raises:
         ParityError: nothing remains in front of the operators, or a library of operators cannot be loaded.
     """
+    given, reference, candidate = examination.case, examination.reference, examination.candidate
+    folder = examination.folder
     its_model = model_of(given.model, candidate)
     known = before.lacks if before else (frozenset(), frozenset())
     lacks = (
@@ -112,13 +98,15 @@ def bound(
         own = cut.model
     else:
         own = cut_model(its_model, lacks[1], folder / "cut" / "candidate.onnx", _fix(lacks, candidate)).model
-    return Bounds(
+    mapping = {old: new for old, new in examination.request.mapping.items() if old not in cut.behind}
+    reached = replace(
+        examination,
+        request=replace(examination.request, mapping=mapping),
         case=replace(given, model=cut.model),
         candidate=_running(candidate, own, cut.model),
-        mapping={old: new for old, new in mapping.items() if old not in cut.behind},
-        cut=cut,
-        lacks=lacks,
+        unjudged=cut.skipped,
     )
+    return Bounds(given=examination, reached=reached, cut=cut, lacks=lacks)
 
 
 def _lacking(target: Target, model: Model, refusal: ParityError) -> frozenset[Operator]:

@@ -1,0 +1,117 @@
+"""The options of diagnose, compare and localize as the two records that they mean: what is asked, and how it is handed over.
+
+A command is written as `command(request, delivery, *, its own options)`. `spread` makes of it the function with every option as
+a parameter of its own, from which typer draws the command line and its help.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from parityscope.cli import _options as o
+from parityscope.cli._finish import Delivery, finish
+from parityscope.cli._output import command_line
+
+if TYPE_CHECKING:
+    from parityscope.request import Request
+
+__all__ = ["answer", "spread"]
+
+
+# Of each option that all three take, in the order of their help: its form, what stands where it is left out.
+_OPTIONS: dict[str, tuple[Any, Any]] = {
+    "model": (o.ModelArgument, inspect.Parameter.empty),
+    "candidate": (o.CandidateOption, inspect.Parameter.empty),
+    "inputs": (o.InputsOption, ""),
+    "reference": (o.ReferenceOption, "ort"),
+    "preprocess": (o.PreprocessOption, ""),
+    "stacked": (o.StackedOption, False),
+    "shapes": (o.ShapesOption, None),
+    "samples": (o.SamplesOption, None),
+    "seed": (o.SeedOption, 0),
+    "study": (o.StudyOption, None),
+    "format_name": (o.FormatOption, "text"),
+    "declared": (o.DeclaredOption, ""),
+    "budgets": (o.BudgetOption, None),
+    "policy": (o.PolicyOption, None),
+    "mapping": (o.MapOption, None),
+    "match": (o.MatchOption, ""),
+    "images": (o.ImagesOption, None),
+    "candidate_inputs": (o.OwnOption, None),
+    "memory": (o.MemoryOption, "512MiB"),
+    "keep_tensors": (o.KeepOption, False),
+    "redact": (o.RedactOption, False),
+    "quiet": (o.QuietOption, False),
+    "whole": (o.AllOption, False),
+    "ladder": (o.LadderOption, False),
+}
+_READ: dict[str, Callable[[Any], Any]] = {
+    "shapes": o.shapes_of,
+    "budgets": o.budgets_of,
+    "mapping": o.mapping_of,
+    "match": o.names_of,
+    "memory": o.size_of,
+}
+
+
+def spread(command: Callable[..., int]) -> Callable[..., int]:
+    """`command` itself, or, if it takes a `Request` and a `Delivery`, the same with their options as parameters."""
+    parameters = inspect.signature(command).parameters
+    if "delivery" not in parameters:
+        return command
+    own = [one for name, one in parameters.items() if name not in {"request", "delivery"}]
+    hints = typing.get_type_hints(command, localns={"Request": object, "Delivery": object}, include_extras=True)
+    every = [_parameter(name, default, form) for name, (form, default) in _OPTIONS.items()]
+    every += [_parameter(one.name, one.default, hints[one.name]) for one in own]
+
+    def run(**values: Any) -> int:  # typer hands every option over by its name
+        from parityscope.request import Request
+
+        rest = {one.name: values.pop(one.name) for one in own}
+        read = {name: _READ.get(name, _as_typed)(value) for name, value in values.items()}
+        delivery = Delivery(**{name: read.pop(name) for name in _delivered()})
+        return command(Request(**read), delivery, **rest)
+
+    run.__doc__ = command.__doc__
+    run.__annotations__ = {one.name: one.annotation for one in every}
+    vars(run).update(__signature__=inspect.Signature(every))
+    return run
+
+
+def answer(request: Request, delivery: Delivery) -> int:
+    """Examines what is asked and writes the study; gives the exit code."""
+    from parityscope.backends import Capture, is_recording
+    from parityscope.backends.opening import open_target
+    from parityscope.study import examine, open_request, question_of, run_facts
+
+    with open_request(request) as opened:
+        for target in (opened.reference, opened.candidate):
+            if is_recording(target):  # one that cannot be read is refused before a digest of all its bytes is taken
+                with open_target(opened.case.model, target, Capture()):
+                    pass
+        asked = replace(
+            opened,
+            question=question_of(opened, Path.cwd()),
+            command=command_line(),
+            progress=o.progress_for(quiet=delivery.quiet),
+        )
+        # Only what was recorded or noted of intermediate tensors is worth going on from.
+        facts = run_facts(asked) if request.goes_to("tensors") else None
+        return finish(Path(request.model), delivery, lambda folder: examine(replace(asked, folder=folder)), facts)
+
+
+def _as_typed(value: Any) -> Any:
+    return value
+
+
+def _delivered() -> list[str]:
+    return [one.name for one in fields(Delivery) if one.name in _OPTIONS]
+
+
+def _parameter(name: str, default: object, form: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=form)

@@ -1,0 +1,228 @@
+"""What is known of one examination so far: frozen, and grown by `dataclasses.replace`; each stage adds fields of its own.
+
+The first fields are what is examined, the others follow the order of the questions: is it different, where does that begin,
+why, what repairs it. A field that no stage has filled yet is empty. The document is this record written out (`study`).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from parityscope.backends.recording import Progress, silent
+from parityscope.records import Diagnosis
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+
+    from parityscope.case import Case, Inputs
+    from parityscope.comparison import Statistics
+    from parityscope.comparison.parts import Parts
+    from parityscope.comparison.tolerance import Outside
+    from parityscope.errors import ParityError
+    from parityscope.expectation import Expectation
+    from parityscope.explanation import Explanation
+    from parityscope.hypotheses.from_other_graph import Compared
+    from parityscope.localization.calls import Growth
+    from parityscope.records import ExecutedGraph, Localization, Pair, Skip, Target, Verdict
+    from parityscope.request import Request
+    from parityscope.trace import Trace
+
+__all__ = ["Answers", "CauseSequence", "CauseStep", "Examination", "Layers", "OutputRun", "Proof", "Triangle"]
+
+
+def _nothing() -> Mapping[Any, Any]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputRun:
+    """Statistics of every output over all samples, with each sample's own error; the candidate's spread; times.
+
+    `spread` is the worst relative L2 distance between two runs of the candidate on the first sample, and where it is above
+    rounding `changing` the part of the squared error that differs from run to run (0 to 1; 0 where nothing varies).
+    `outside` holds the outputs that the policy has a tolerance for: no statistics could tell that count afterwards.
+    `kept` is what the reference gave for the first samples, by their index, as far as that is not large. `parts` are the errors
+    by part (`Parts`) of each output on the first samples and its worst ones.
+    """
+
+    statistics: Mapping[str, Statistics]
+    per_sample: Mapping[str, tuple[tuple[int, float], ...]]
+    spread: float
+    changing: float
+    skipped: tuple[Skip, ...]
+    reference_seconds: float
+    candidate_seconds: float
+    reference_environment: Mapping[str, str]
+    candidate_environment: Mapping[str, str]
+    executed: ExecutedGraph | None
+    outside: Mapping[str, Outside] = field(default_factory=_nothing)
+    kept: Mapping[int, Mapping[str, np.ndarray]] = field(default_factory=_nothing)
+    parts: Mapping[str, Mapping[int, Parts]] = field(default_factory=_nothing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layers:
+    """Both traces, statistics of every tensor that both have, and where the error begins."""
+
+    reference: Trace
+    candidate: Trace
+    pairing: Mapping[str, str]
+    statistics: Mapping[str, Statistics]
+    localization: Localization
+    skipped: tuple[Skip, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """All of the error was proved to be made at these places (the reference's tensors -> the candidate's), and what proved it.
+
+    `pairing` holds them with what is computed into them, and the outputs.
+    """
+
+    pairing: Mapping[str, str]
+    reason: str
+
+
+@dataclass(slots=True)
+class Answers:
+    """What was answered before, which another bench of the same case need not ask again; `graphs` may be how that failed."""
+
+    reference: dict[int, Mapping[str, np.ndarray]] = field(default_factory=dict)
+    candidate: dict[int, Mapping[str, np.ndarray]] = field(default_factory=dict)
+    graphs: Compared | ParityError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Triangle:
+    """One output's three distances, relative to |r| in L2 over all samples that were run."""
+
+    peer: str
+    candidate_reference: float
+    peer_reference: float
+    candidate_peer: float
+
+    @property
+    def own(self) -> float:
+        """The part of the candidate's error that its format does not cost anyway (`study/_triangle.py`)."""
+        if not math.isfinite(self.candidate_reference):
+            return 0.0 if not math.isfinite(self.peer_reference) else self.candidate_reference
+        if not math.isfinite(self.peer_reference):
+            return 0.0
+        return math.sqrt(max(0.0, self.candidate_reference**2 - self.peer_reference**2))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseStep:
+    """A cause that was put right in a copy, and what that left.
+
+    `before` and `after` are the root of the squared error of the outputs, each output over its own norm; `share` is the part of
+    the error, in squares, that the step took away, of what there was before any step. `proof` says what speaks for it.
+    """
+
+    round: int
+    experiment: str
+    code: str
+    title: str
+    correction: str
+    before: float
+    after: float
+    share: float
+    proof: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseSequence:
+    """The causes found one after the other; `verdict` is that of the copy in which all of them are put right.
+
+    `samples` are the places in the data set of what was looked at, `rounds` how often was looked, `unexplained` the part of the
+    error, in squares, that no step took away. `ended` says why it went no further.
+    """
+
+    steps: tuple[CauseStep, ...]
+    verdict: Verdict
+    unexplained: float
+    samples: tuple[int, ...]
+    rounds: int
+    ended: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examination:
+    """What was asked, what is examined, and what is known of it.
+
+    `folder` holds spilled tensors and repaired copies, `progress` is told. `question` is what was asked as the plain data that a
+    study keeps, `command` how it was typed. With `only`, just the experiments that a study calls so are run.
+
+    `names` maps the reference's names of tensors to the candidate's, `how` says by what they were paired where not by name.
+    `executed` is the format that the candidate says it computes in ("": it says nothing), `computes` the one that it keeps
+    tensors in, as far as is known. `answers` is what a bench was asked, `proof` where all of the error is made, if that is
+    proved before layers are looked at. `end` is when the time for experiments is spent, on `time.monotonic`'s clock.
+
+    `unjudged` was not done and the verdict cannot do without, `skipped` is all else that was not run, paired or judged.
+    `timings` are in seconds by stage, from `started` on, on `time.perf_counter`'s clock.
+    """
+
+    request: Request
+    case: Case
+    reference: Target
+    candidate: Target
+    folder: Path = Path()
+    progress: Progress = silent
+    peer: Target | None = None
+    only: frozenset[str] | None = None
+    question: Mapping[str, Any] = field(default_factory=_nothing)
+    command: str = ""
+    # Is it different?
+    names: Mapping[str, str] = field(default_factory=_nothing)
+    how: Mapping[str, str] = field(default_factory=_nothing)
+    run: OutputRun | None = None
+    expectation: Expectation | None = None
+    outputs: tuple[Pair, ...] = ()
+    executed: str = ""
+    computes: str = ""
+    growth: Growth | None = None
+    verdict: Verdict = "incomplete"
+    # Where does the difference begin?
+    answers: Answers | None = None
+    proof: Proof | None = None
+    tensors: Mapping[str, Pair] = field(default_factory=_nothing)
+    layers: Layers | None = None
+    # Why, what repairs it, and is it repaired?
+    real: Inputs | None = None
+    end: float = math.inf
+    explanations: Mapping[str, Explanation] = field(default_factory=_nothing)
+    triangles: Mapping[str, Triangle] = field(default_factory=_nothing)
+    diagnosis: Diagnosis = field(default_factory=lambda: Diagnosis(findings=()))
+    sequence: CauseSequence | None = None
+    # What was not done, and what the rest cost.
+    unjudged: tuple[Skip, ...] = ()
+    skipped: tuple[Skip, ...] = ()
+    timings: Mapping[str, float] = field(default_factory=_nothing)
+    started: float = field(default_factory=time.perf_counter)
+
+    @property
+    def compared(self) -> OutputRun:
+        """What comparing the outputs gave.
+
+        Raises:
+            ValueError: they were not compared yet, which is a bug of the caller.
+        """
+        if self.run is None:
+            raise ValueError("the outputs were not compared yet")
+        return self.run
+
+    def skipping(self, *skips: Skip) -> Examination:
+        """The same, with what was not done."""
+        return replace(self, skipped=(*self.skipped, *skips))
+
+    def timed(self, stage: str) -> Examination:
+        """The same, with the time since the stage before as that of `stage`, in seconds."""
+        seconds = time.perf_counter() - self.started - sum(self.timings.values())
+        return replace(self, timings={**self.timings, stage: seconds})

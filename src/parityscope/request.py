@@ -1,0 +1,71 @@
+"""What the user asked, in the user's words: the command line, the Python API and the `question` of a study are this record."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from parityscope.case.sources import Stream
+    from parityscope.records import Budget, Policy
+
+__all__ = ["DEPTHS", "Depth", "Request"]
+
+# How far an examination goes: the outputs; all tensors side by side; what each layer introduces; causes, and what repairs them.
+Depth = Literal["outputs", "tensors", "layers", "causes"]
+DEPTHS: tuple[Depth, ...] = ("outputs", "tensors", "layers", "causes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A model, two targets in the grammar of targets, DATA and how to read it, what counts as within, and how far to go.
+
+    `declared`, `budgets` and `samples` take the place of what the policy says about the same; a policy is a file or a
+    record. `match` names outputs whose rows have no order, `images` is the folder of the images that samples were made
+    from, `candidate_inputs` the recorded inputs of the deployment's own model. `mapping` renames tensors (reference ->
+    candidate). `memory` is in bytes, `seconds` the time for experiments.
+
+    `peer` is another target of the candidate's precision to hold it against ("": the simulation of that precision). `real` is
+    DATA of real samples that the inputs are held against, read as `inputs` are. `states` are fed back (input -> output) for
+    `steps` calls. `thorough` goes on where the answer is known: layers of what is within FP32's noise, suspects that nothing is
+    left for, experiments behind a cause that explains everything. Empty and None say nothing.
+    """
+
+    model: str | Path
+    candidate: str
+    reference: str = "ort"
+    inputs: str | Path | Stream | None = None
+    preprocess: str = ""
+    stacked: bool = False
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    samples: int | None = None
+    seed: int = 0
+    declared: str = ""
+    budgets: tuple[Budget, ...] = ()
+    policy: str | Path | Policy | None = None
+    match: tuple[str, ...] = ()
+    images: str | Path | None = None
+    candidate_inputs: str | Path | None = None
+    mapping: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    memory: int = 512 << 20
+    depth: Depth = "causes"
+    seconds: float = math.inf
+    peer: str = ""
+    real: str = ""
+    states: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    steps: int = 0
+    thorough: bool = False
+
+    @property
+    def looks_everywhere(self) -> bool:
+        """Whether everything is looked at: where that is asked for, or layers are all that is."""
+        return self.thorough or self.depth != "causes"
+
+    def goes_to(self, depth: Depth) -> bool:
+        """Whether this is asked for."""
+        return DEPTHS.index(self.depth) >= DEPTHS.index(depth)

@@ -1,0 +1,135 @@
+"""One examination from the request to the document: is it different, where, why, what repairs it, and is it repaired.
+
+Each stage takes the `Examination` and gives it back with a field more. What a stage behind the verdict cannot do takes nothing
+with it that is known already: it becomes a `Skip`.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from parityscope.backends.command import seconds
+from parityscope.backends.limiting import limited_runs
+from parityscope.comparison.warming import warm_kernels
+from parityscope.custom_operators import library_in_use
+from parityscope.errors import ParityError
+from parityscope.memory import allow
+from parityscope.records import Skip
+from parityscope.study._custom_operators import Bounds, bound
+from parityscope.study._difference import (
+    NOT_LOOKED,
+    call_repeatedly,
+    can_layers_matter,
+    compare_all_tensors,
+    compare_outputs,
+    grade_outputs,
+    grade_suspicious_tensors,
+    localize_error,
+    pair_tensors,
+    predict_errors,
+)
+from parityscope.study._document import document_of
+from parityscope.study._telling import tell_causes, tell_place, tell_verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from parityscope.examination import Examination
+
+__all__ = ["examine"]
+
+
+def examine(examination: Examination) -> dict[str, Any]:
+    """Examines on the whole model, or on what of it both sides can run, and gives the study's document.
+
+    Raises:
+        ParityError: bad input, a missing runtime, or a side that cannot run.
+    """
+    if examination.request.goes_to(
+        "tensors"
+    ):  # of outputs alone there may be so little that nothing needs to be compiled
+        warm_kernels()
+    bounds: Bounds | None = None
+    with library_in_use(examination.reference.option("custom_ops")):
+        while True:
+            try:
+                if bounds is None:
+                    return document_of(answer_request(examination))
+                return bounds.told(document_of(answer_request(bounds.reached)))
+            except ParityError as refusal:
+                further = bound(refusal, examination, bounds)
+                if further is None:
+                    raise refusal if bounds is None else bounds.explained(refusal) from refusal
+                bounds = further
+
+
+def answer_request(examination: Examination) -> Examination:
+    """Answers the five questions, as far as the request goes.
+
+    Raises:
+        ParityError: nothing could be compared.
+    """
+    request = examination.request
+    examination = replace(examination, started=time.perf_counter())
+    allow(request.memory)
+    # Is it different?
+    timeout = examination.candidate.option("timeout")
+    with limited_runs(seconds(timeout, 0) if timeout else None):
+        known = pair_tensors(examination).timed("pairing")
+    known = compare_outputs(known).timed("outputs")
+    known = predict_errors(known).timed("prediction")
+    known = call_repeatedly(grade_outputs(known)).timed("calls")
+    tell_verdict(known)
+    # Where does the difference begin?
+    if request.goes_to("tensors"):
+        known = find_place(known)
+        tell_place(known)
+    # Why, what repairs it, and is it repaired?
+    if request.goes_to("causes"):
+        known = find_causes(known)
+        tell_causes(known)
+    return known
+
+
+def find_place(known: Examination) -> Examination:
+    """With the intermediate tensors, as far as was asked and nothing is proved."""
+    if not known.request.goes_to("layers"):
+        return _take(known, {"tensors": compare_all_tensors}, "localization", asked=True)
+    if known.request.goes_to("causes"):
+        from parityscope.study._proof import prove_from_file
+
+        known = prove_from_file(known).timed("files")
+    if not can_layers_matter(known):
+        return known.skipping(NOT_LOOKED)
+    stages = {"layers": localize_error, "grading tensors": grade_suspicious_tensors}
+    return _take(known, stages, "localization", asked=not known.request.goes_to("causes"))
+
+
+def find_causes(known: Examination) -> Examination:
+    """With what the suspects' errors are, with every experiment's outcome, and with the repairs that were tried."""
+    from parityscope.study import _causes as causes
+
+    stages = {
+        "explaining": causes.explain_suspects,
+        "peer": causes.hold_against_peer,
+        "causes": causes.test_causes,
+        "simulated": causes.simulate_nonfinite,
+        "repairs": causes.test_repairs,
+    }
+    return _take(known, stages, "causes", asked=known.verdict == "beyond")
+
+
+def _take(
+    known: Examination, stages: Mapping[str, Callable[[Examination], Examination]], what: str, *, asked: bool
+) -> Examination:
+    """Takes the stages one after the other; the first that fails is the last, and what is known already stays."""
+    for name, stage in stages.items():
+        try:
+            grown = stage(known)
+        except ParityError as error:
+            return known.skipping(Skip(what=what, reason=error.problem, fix=error.fix, asked=asked))
+        known = grown if grown is known else grown.timed(name)
+    return known

@@ -1,0 +1,142 @@
+"""A request -> the case and the targets that are examined, and the other samples that it names."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from parityscope.arithmetic.formats import format_word
+from parityscope.backends import backend
+from parityscope.backends.opening import model_of
+from parityscope.backends.targets import check_target, parse_target
+from parityscope.case import Case, load_inputs, load_model
+from parityscope.case.originals import with_originals
+from parityscope.case.policy import DECLARED, check_outputs, overridden
+from parityscope.case.policy_file import PolicyFile, read_policy
+from parityscope.errors import ParityError
+from parityscope.examination import Examination
+from parityscope.private_folders import scratch_folder
+from parityscope.records import Policy
+from parityscope.study._budgets import known_metrics
+from parityscope.study._own import own_inputs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from parityscope.case import Inputs, Model
+    from parityscope.records import Target
+    from parityscope.request import Request
+
+__all__ = ["load_real", "open_request"]
+
+_HALVES = frozenset({"f16", "bf16"})
+
+
+def _formats(model: Model, own: Model) -> tuple[str, ...]:
+    """The formats that the candidate's file declares by its types.
+
+    A graph that quantizes says with which scales: where the reference's does too, both compute the same function, and another
+    quantization is no excuse. Half precision is, as a reference on a CPU computes it in FP32.
+    """
+    return tuple(name for name in own.formats if name in _HALVES or name not in model.formats)
+
+
+def _as_typed(policy: Policy, model: Model) -> Policy:
+    """The policy, whose arithmetic is not finer than the types that the reference's own file declares.
+
+    A deployment that rounds where the file says so does what it should, though ONNX Runtime on a CPU computes it in FP32.
+    """
+    typed = next((name for name in reversed(model.formats) if name in _HALVES), "")
+    if not typed or policy.budgets or DECLARED.index(policy.declared or DECLARED[0]) >= DECLARED.index(typed):
+        return policy
+    return replace(policy, declared=typed, declared_reason="the reference's own file is typed so")
+
+
+@contextlib.contextmanager
+def open_request(request: Request) -> Iterator[Examination]:
+    """The examination of a request, of which nothing is known yet; samples read only once are kept until the block ends.
+
+    Raises:
+        ParityError: a target, the policy, the model or the data cannot be used.
+    """
+    reference, candidate = (
+        _usable(request.reference),
+        _usable(request.candidate),
+    )  # before anything is read that may be large
+    peer = _usable(request.peer) if request.peer else None
+    stated = _stated(request.policy)
+    model = load_model(request.model)
+    own = model_of(model, candidate)
+    _check_types(model, own, candidate)
+    policy = overridden(stated.policy, format_word(request.declared), candidate, request.budgets, _formats(model, own))
+    policy = _as_typed(replace(policy, matched=request.match or policy.matched), model)
+    check_outputs(policy, [value.name for value in model.outputs])
+    with scratch_folder("spool") as spool:
+        inputs = load_inputs(
+            model,
+            request.inputs or None,
+            spool=Path(spool),
+            samples=stated.samples if request.samples is None else request.samples,
+            stacked=request.stacked,
+            preprocess=request.preprocess,
+            shapes=request.shapes or None,
+            seed=request.seed,
+            memory=request.memory,
+        )
+        if request.images:
+            inputs = with_originals(inputs, Path(request.images))
+        seen = own_inputs(request.candidate_inputs, candidate, inputs)
+        case = Case(name=model.path.stem, model=model, inputs=inputs, policy=policy, own=seen)
+        yield Examination(request=request, case=case, reference=reference, candidate=candidate, peer=peer)
+
+
+def load_real(examination: Examination) -> Inputs | None:
+    """The real samples that the user gave to hold the inputs against, if any; what is read once is kept in the folder.
+
+    Raises:
+        ParityError: they cannot be read.
+    """
+    request = examination.request
+    if not request.real:
+        return None
+    return load_inputs(
+        examination.case.model,
+        request.real,
+        spool=examination.folder / "real",
+        stacked=request.stacked,
+        preprocess=request.preprocess,
+        memory=request.memory,
+    )
+
+
+def _usable(text: str) -> Target:
+    target = parse_target(text)
+    check_target(target, backend(target.backend))
+    return target
+
+
+def _check_types(model: Model, own: Model, candidate: Target) -> None:
+    """One sample is given to both sides: the candidate's own file must take what the reference takes.
+
+    Raises:
+        ParityError: an input of it is of another type.
+    """
+    taken = {value.name: value.dtype for value in model.inputs}
+    for value in own.inputs if backend(candidate.backend).reads_model else ():
+        if value.dtype != taken.get(value.name, value.dtype):
+            raise ParityError(
+                f"input {value.name!r} is {value.dtype} in the candidate's file and {taken[value.name]} in the reference's",
+                where=str(own.path),
+                fix="convert it again with its inputs kept as they are (keep_io_types=True), or take "
+                f"parityscope evaluate {own.path.name} --reference {model.path.name}, which puts a Cast in front",
+            )
+
+
+def _stated(policy: str | Path | Policy | None) -> PolicyFile:
+    if policy is None:
+        return PolicyFile(policy=Policy(declared=""))
+    if isinstance(policy, Policy):
+        return PolicyFile(policy=policy)
+    return read_policy(Path(policy), known_metrics())
