@@ -32,6 +32,7 @@ from parityscope.operators import MOVING, of_kind, with_trait
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from parityscope.case import Model
     from parityscope.comparison.parts import Parts
     from parityscope.comparison.rows import Align
     from parityscope.examination import Examination, OutputRun
@@ -98,7 +99,7 @@ def find_deviations(examination: Examination, outputs: Sequence[str], align: Ali
         }
         if max((_worst(*pair, declared, 0.0) for pair in both.values()), default=0.0) <= 1.0:
             continue
-        bounded = _bounded_outputs(case) if bounded is None else bounded
+        bounded = _bounded_outputs(examination.case.model) if bounded is None else bounded
         finest = FLOAT32_ROUNDING if output in bounded else 0.0
         honest = 0.0
         if declared in FORMATS:
@@ -111,13 +112,13 @@ def find_deviations(examination: Examination, outputs: Sequence[str], align: Ali
     return found
 
 
-def _bounded_outputs(case: Case) -> frozenset[str]:
+def _bounded_outputs(model: Model) -> frozenset[str]:
     """Outputs that hold what functions bounded by one give (Sigmoid, Softmax): kernels are exact to a rounding of one.
 
     They clamp their argument, or approximate within an absolute error: what is 1e-11 in one honest runtime is 0 in another.
     """
     found = set()
-    for output in case.model.graph().graph.outputs:
+    for output in model.graph().graph.outputs:
         waiting, seen = [output], set()
         while waiting:
             value = waiting.pop()
