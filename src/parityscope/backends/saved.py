@@ -2,7 +2,8 @@
 
 **What is read.** An .npz or .safetensors (one sample), a folder of them (each file is a sample), a recording (a folder
 with `outputs/`), Polygraphy's `--save-outputs` JSON or folder, trtexec's `--exportOutput` JSON, and a folder of raw
-bytes (`--dumpRawBindingsToFile`, or `<name>.bin`).
+bytes (`--dumpRawBindingsToFile`, or `<name>.bin`). A folder of `recorder/parityscope_tensorrt.py` tells what `trt` tells live:
+tensors from inside, the engine's layers with kernels and times, what looking changed, and why a tensor is missing.
 
 **Which belongs to which sample.** In a folder a recording is paired with its sample by file name, so that a file that is
 missing is an error and shifts nothing (`backends/_matching.py` has the rules; `pair=order` pairs by position instead).
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BACKEND"]
 
+FACTS_FILE = "tensorrt.json"  # what the recorder of TensorRT engines puts beside its tensors
 _PEEK = 4096  # bytes of a JSON file that tell its kind: trtexec's first key is "name"
 
 
@@ -85,6 +87,19 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     def run(sample: Sample) -> Mapping[str, np.ndarray]:
         return _recorded(recording, sample, wanted)
 
+    environment = _environment(target.option("path"), target.option("environment"))
+    folder = Path(target.option("path"))
+    if (folder / FACTS_FILE).is_file():
+        from parityscope.backends._tensorrt.recorded import engine_session
+
+        engine = engine_session(folder, model, capture, run, target.option("pair", "name"))
+        unrecorded = _absent(model, Capture(), recording)
+        yield replace(
+            engine,
+            absent=(*unrecorded, *engine.absent),
+            environment={**engine.environment, **environment, "recording": stored.origin},
+        )
+        return
     yield Session(
         run=run,
         disturbs="as it was recorded",
@@ -92,7 +107,7 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
         environment={
             "recording": stored.origin,
             "recorded samples": str(len(stored.labels)),
-            **_environment(target.option("path"), target.option("environment")),
+            **environment,
         },
     )
 

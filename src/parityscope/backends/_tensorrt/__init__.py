@@ -16,6 +16,7 @@
 * `inspector.py` the engine inspector's JSON, of both layouts;
 * `plans.py`     what the first bytes of an engine tell; `loading.py` what TensorRT says; `plan_cache.py` engines that are kept;
 * `sessions.py`  from a wish to an engine; `running.py` its session, `executing.py` one run (not run on a GPU);
+* `recorded.py`  the session of an engine that was recorded elsewhere;
 * `iotensors.py` inputs and outputs against a sample; `memory.py`, `allocating.py`, `decoding.py` addresses and bytes;
 * `debugging.py` TensorRT's listener, `listening.py` what it hears, `summarizing.py` the ranges of it as a file.
 """

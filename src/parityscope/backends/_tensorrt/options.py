@@ -8,7 +8,7 @@
 * `timing_cache=FILE` (all but RTX): measured kernels, read and written;
 * `plugins=A.so,B.so`: libraries that are loaded before the model is parsed or the engine is read;
 * `version_compatible=on` (8.6, with the lean runtime; not RTX): an engine that newer versions run too;
-* `hardware=ampere_plus` (8.6) or `same_cc` (10.8): an engine for other GPUs than this one; RTX has `capability=8.9,12.0`;
+* `hardware=ampere_plus` (8.6) or `same_cc` (10.9): an engine for other GPUs than this one; RTX has `capability=8.9,12.0`;
 * `build_route=...` (11.1 on Linux): the compiler's knobs, as `trtexec --setBuildRoute` takes them;
 * `level=0` to `5`: the builder's optimization level;
 * `workspace=4GiB`: the most memory that a kernel may take (`trtexec --memPoolSize=workspace:4096`);
@@ -202,7 +202,7 @@ def _check_version(options: Options, package: Package) -> None:
     levels = package.module.HardwareCompatibilityLevel
     if options.hardware == "same_cc" and not hasattr(levels, "SAME_COMPUTE_CAPABILITY"):
         raise ParityError(
-            f"{package.title} {package.version} has no same_cc (10.8 is the first)", fix="use ampere_plus"
+            f"{package.title} {package.version} has no same_cc (10.9 is the first)", fix="use ampere_plus"
         )
 
 
