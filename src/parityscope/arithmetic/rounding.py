@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+import ml_dtypes
 import numpy as np
 
 if TYPE_CHECKING:
@@ -30,10 +31,12 @@ Overflow = Literal["infinity", "saturate"]
 Mode = Literal["nearest-even", "nearest-away", "toward-zero", "stochastic"]
 
 # Of each container: the unsigned integer of its size, its precision and its emin.
-_CONTAINERS: dict[str, tuple[type[np.unsignedinteger[Any]], int, int]] = {
-    "float32": (np.uint32, 24, -126),
-    "float64": (np.uint64, 53, -1022),
+_CONTAINERS: dict[np.dtype[Any], tuple[type[np.unsignedinteger[Any]], int, int]] = {
+    np.dtype(np.float32): (np.uint32, 24, -126),
+    np.dtype(np.float64): (np.uint64, 53, -1022),
 }
+# Formats to which a cast of float32 rounds just so: to nearest, ties to even, with subnormals and infinities.
+_CAST: dict[str, np.dtype[Any]] = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 _BLOCK = 1 << 20  # elements, chosen: weights of gigabytes need no more than this beside their rounded copy
 
 
@@ -68,9 +71,9 @@ def round_to(
     if mode == "stochastic" and generator is None:
         raise ValueError("stochastic rounding needs a generator: pass numpy.random.default_rng(seed)")
     array = np.asarray(array)
-    if array.dtype.name not in _CONTAINERS:
+    if array.dtype not in _CONTAINERS:
         raise TypeError(f"round_to takes float32 or float64, not {array.dtype}")
-    _, precision, emin = _CONTAINERS[array.dtype.name]
+    _, precision, emin = _CONTAINERS[array.dtype]
     if number_format.precision >= precision and number_format.emin <= emin:
         return array.copy()
     flat = np.ascontiguousarray(array).reshape(-1)
@@ -104,7 +107,9 @@ def _round_block(
     *,
     subnormals: bool,
 ) -> np.ndarray:
-    integer, precision, emin = _CONTAINERS[flat.dtype.name]
+    if flat.dtype == np.float32 and subnormals and mode == "nearest-even" and number_format.name in _CAST:
+        return _cast(flat, number_format, overflow)
+    integer, precision, emin = _CONTAINERS[flat.dtype]
     rounded = _round_normal(flat, integer, precision - number_format.precision, mode, generator)
     magnitude = np.abs(flat)
     if number_format.emin > emin:
@@ -117,6 +122,14 @@ def _round_block(
     rounded[beyond] = _overflowed(flat[beyond], number_format, overflow, mode)
     nan = np.isnan(flat)
     rounded[nan] = flat[nan]
+    return rounded
+
+
+def _cast(flat: np.ndarray, number_format: Format, overflow: Overflow) -> np.ndarray:
+    with np.errstate(over="ignore", invalid="ignore"):
+        rounded: np.ndarray = flat.astype(_CAST[number_format.name]).astype(np.float32)
+    if overflow == "saturate":
+        np.clip(rounded, -number_format.largest, number_format.largest, out=rounded)
     return rounded
 
 

@@ -167,8 +167,11 @@ def _generated(weighed: Weighed, options: Options, around: Surroundings | None) 
     return generate(weighed, bases, context, Worker(), [], options.seconds)
 
 
-def likeliest(weighed: Weighed, declared: str) -> list[tuple[str, Variant | None]]:
-    """Arithmetics to try another function on top of: FP32, the declared one, and the best for most of the elements."""
+def likeliest(weighed: Weighed, declared: str) -> list[tuple[str, Variant | None, float]]:
+    """Arithmetics to try another function on top of: FP32, the declared one, and the best for most of the elements.
+
+    Each with the share of the squared error that it explains by itself.
+    """
     # One that overflows where the candidate does not is out of the question, however near it comes elsewhere.
     ranked = sorted(
         (weighed.nothing, *weighed.outcomes),
@@ -184,7 +187,10 @@ def likeliest(weighed: Weighed, declared: str) -> list[tuple[str, Variant | None
         if not any(outcome is each for each in chosen):
             chosen.append(outcome)
     return [
-        ("", None) if each is weighed.nothing else (each.claim.hypothesis.name, each.claim.variant) for each in chosen
+        ("", None, 0.0)
+        if each is weighed.nothing
+        else (each.claim.hypothesis.name, each.claim.variant, each.line.share)
+        for each in chosen
     ]
 
 

@@ -39,6 +39,7 @@ NEARLY_ALL = (
 _EXACTLY = 0.9999  # a share that leaves nothing to argue about, whatever the noise model says of the rest
 _BITS_SAVED = 20.0  # chosen: one claim in a million that would save as much by chance
 _FEW_BITS = 45.0  # chosen: one fitted number and what it is about
+_HIDES = 0.5  # chosen: of the squared error
 _NEAR = 12  # nodes before and behind the stretch whose tensors are looked at; chosen
 _BASES = 3  # arithmetics that edits are tried on top of
 _SHARE_OF_TIME = 1.5  # of what arithmetics may take, for each of them; chosen
@@ -70,27 +71,35 @@ class Surroundings:
 
 def generate(
     weighed: Weighed,
-    bases: Sequence[tuple[str, Variant | None]],
+    bases: Sequence[tuple[str, Variant | None, float]],
     context: Context,
     worker: Worker,
     held_elsewhere: list[str],
     seconds: float,
 ) -> Generated:
-    """Searches the region on top of each of `bases` (hypothesis, variant), until one explains it.
+    """Searches the region on top of each of `bases` (hypothesis, variant, share), until one explains it.
 
-    `seconds` are what arithmetics may take.
+    An arithmetic that makes less than half of the error cannot hide what made the rest: on top of it only those edits are tried
+    again that came nearest before. `seconds` are what arithmetics may take.
     `held_elsewhere` are patterns of what explained other regions, tried first; what explains this one is added.
     """
     nearest: list[Candidate] = []
     skipped: list[Skip] = []
     held: list[tuple[float, Outcome]] = []
-    for name, variant in bases[:_BASES]:
+    for place, (name, variant, share) in enumerate(bases[:_BASES]):
         if variant is not None and variant.accumulate is not None:
             continue
         words = "" if variant is None else variant.words
+        again = place > 0 and share < _HIDES
         task = Task(
-            context=context, seconds=_SHARE_OF_TIME * seconds, arithmetic=(name, words), first=tuple(held_elsewhere)
+            context=context,
+            seconds=_SHARE_OF_TIME * seconds,
+            arithmetic=(name, words),
+            first=tuple(held_elsewhere),
+            among=frozenset(pattern_of(one.words) for one in nearest) if again else None,
         )
+        if task.among is not None and not task.among:
+            continue
         answer = worker.search(task)
         skipped += _skips(weighed.tensor, answer.problem, answer.untried, answer.fatal)
         for candidate in answer.candidates:

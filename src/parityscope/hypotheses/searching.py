@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -109,6 +109,7 @@ def search(
     trying: Callable[[str], None] = lambda _: None,
     banned: frozenset[str] = frozenset(),
     first: tuple[str, ...] = (),
+    among: frozenset[str] | None = None,
 ) -> tuple[list[Ranked], int]:
     """The edits that explain most, shortest description first, and how many were not tried for want of budget.
 
@@ -118,6 +119,7 @@ def search(
         trying: Told the words of every edit before it is run.
         banned: Edits that are not run, in words without numbers (`form_of`).
         first: Patterns of words (`pattern_of`) that held elsewhere: if one explains everything here too, nothing else is tried.
+        among: Where given, only edits whose words have one of these patterns are tried.
     """
     size = stretch.found[0].size
     read = sum(
@@ -130,12 +132,12 @@ def search(
     state = _Search(stretch=stretch, left=seconds, cost=cost, trying=trying, banned=banned, kept=[])
     nodes = [(place, _message(stretch, place)) for place in reversed(range(len(stretch.steps)))]
     if first:
-        for kind, edits in generated_kinds(stretch, nodes):
-            for edit in edits:
-                if pattern_of(edit.words) in first:
-                    state.attempt(kind, edit)
+        _of_patterns(state, nodes, first)
         if state.surely() < math.inf:
             return _confirmed(state), state.untried
+    if among is not None:
+        _of_patterns(state, nodes, among)
+        return _confirmed(state), state.untried
     for kind, edits in generated_kinds(stretch, nodes):
         if state.surely() <= _LEAST_BITS[kind]:
             continue
@@ -143,6 +145,13 @@ def search(
     if not any(share > _PROMISING for _, share, _, _ in state.kept):
         _pairs(state)
     return _confirmed(state), state.untried
+
+
+def _of_patterns(state: _Search, nodes: list[tuple[int, onnx.NodeProto]], patterns: Collection[str]) -> None:
+    """Tries the edits whose words have one of these patterns."""
+    for kind, edits in generated_kinds(state.stretch, nodes):
+        chosen = (edit for edit in edits if pattern_of(edit.words) in patterns)
+        _draw(state, kind, chosen)
 
 
 # The shortest that a generator can say; what is said in fewer bits already is not asked of it.

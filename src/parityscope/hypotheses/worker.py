@@ -46,12 +46,16 @@ _TURN_S = 0.1  # how often it is asked whether the search goes on
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Task:
-    """A stretch to be searched: `arithmetic` is a hypothesis' name and the words of its variant, empty for FP32."""
+    """A stretch to be searched: `arithmetic` is a hypothesis' name and the words of its variant, empty for FP32.
+
+    `first` and `among` are as in `searching.search`.
+    """
 
     context: Context
     seconds: float
     arithmetic: tuple[str, str] = ("", "")
     first: tuple[str, ...] = ()
+    among: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -204,7 +208,9 @@ def _of_stretch(task: Task, banned: frozenset[str], trying: Callable[[str], None
     try:
         trying("the model itself")
         stretch = Stretch(context=task.context, arithmetic=variant_of(task.context, *task.arithmetic))
-        ranked, untried = search(stretch, task.seconds, trying=trying, banned=banned, first=task.first)
+        ranked, untried = search(
+            stretch, task.seconds, trying=trying, banned=banned, first=task.first, among=task.among
+        )
     except ParityError as error:
         return Answer(problem=error.problem)
     except (MemoryError, KeyError, ValueError, IndexError, TypeError) as error:
