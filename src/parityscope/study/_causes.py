@@ -13,11 +13,11 @@ from parityscope.errors import ParityError
 from parityscope.examination import Answers
 from parityscope.records import Skip
 from parityscope.study._bench import open_bench
+from parityscope.study._cause_search import search_causes
 from parityscope.study._copy import first_copy
 from parityscope.study._layers import explain_layers
 from parityscope.study._merging import merged
 from parityscope.study._opening import load_real
-from parityscope.study._rounds import further
 from parityscope.study._scene import scene_of
 from parityscope.study._second import second_run
 from parityscope.study._simulated import with_simulated
@@ -84,7 +84,7 @@ def _correct_causes(known: Examination, tested: Tested, bench: Bench) -> Examina
     folder = known.folder / "copies"
     search = known if math.isfinite(known.end) else replace(known, end=time.monotonic() + _FURTHER_S)
     try:
-        found = further(search, first_copy(known, bench, folder), tested)
+        found = search_causes(search, first_copy(known, bench, folder), tested)
     except (ParityError, TimeSpentError) as error:
         reason = error.problem if isinstance(error, ParityError) else SPENT
         skip = Skip(what="causes beside the first", reason=reason, fix="raise --time" if reason == SPENT else "")

@@ -35,7 +35,7 @@ Source = Callable[[int], Arrays | None]
 # The position of a sample in the copy -> what the candidate gave, outputs and tensors.
 Given = Callable[[int], Arrays]
 
-__all__ = ["Copy", "corrected", "energy_of", "first_copy", "with_layers"]
+__all__ = ["Copy", "correct_copy", "energy_of", "first_copy", "with_layers"]
 
 _PRECISIONS = frozenset({"f32", "tf32", "f16", "bf16", "int8"})  # that a recording may declare
 
@@ -121,7 +121,7 @@ def first_copy(known: Examination, bench: Bench, folder: Path) -> Copy:
     return replace(copy, norms=norms, energy=_over_norms(found, norms))
 
 
-def corrected(copy: Copy, correction: Correction, number: int) -> Copy:
+def correct_copy(copy: Copy, correction: Correction, number: int) -> Copy:
     """The copy with one more correction; `number` makes the names of its files.
 
     Raises:

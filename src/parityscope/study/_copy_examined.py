@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from parityscope.expectation import Expectation
     from parityscope.study._copy import Copy
 
-__all__ = ["examined_again", "look"]
+__all__ = ["compare_copy", "examine_copy"]
 
 
-def look(first: Examination, copy: Copy) -> Examination:
+def compare_copy(first: Examination, copy: Copy) -> Examination:
     """The copy's outputs, judged."""
     names = {value.name: value.name for value in copy.case.model.outputs}
     known = replace(
@@ -67,12 +67,12 @@ def _of_copy(expectation: Expectation, copy: Copy) -> Expectation:
     return replace(expectation, parts=parts)
 
 
-def examined_again(first: Examination, copy: Copy, known: Examination, number: int) -> Tested:
-    """What the experiments show in the copy."""
+def examine_copy(first: Examination, copy: Copy, known: Examination, number: int, label: int) -> Tested:
+    """What the experiments show in the copy that is the `number`-th on its way; `label` makes the names of its files."""
     if first.layers is not None:
         names: Mapping[str, str] = {name: name for name in first.layers.statistics} | dict(known.names)
-        folder = copy.folder / f"round-{number}"
-        copy = with_layers(copy, number)
+        folder = copy.folder / f"round-{label}"
+        copy = with_layers(copy, label)
         known = replace(known, candidate=copy.candidate, names=names)
         layers = observe_layers(known, known.case.inputs.indices, folder=folder, inject=True)
         known = replace(known, layers=layers)

@@ -1,0 +1,201 @@
+"""Several causes, one after the other: the best claim is put right in a copy, and the copy is examined again.
+
+A claim is a step if its correction takes away at least a hundredth of the squared error of the outputs, or lets the rest
+be as declared. What was proved goes first. Where nothing was, the claims that come nearest are tried in turn: one of them is a
+step if what it leaves is explained to the end by further steps, and not by its size alone, or if it alone takes away so much
+that chance is excluded, and nothing else lies near it. Otherwise the attempt is given up, and nothing is said of it. The first
+copy that is within ends the search; where a proved correction alone gives one, only claims that change no more are still tried.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from parityscope.case.graph import computing, node_name
+from parityscope.diagnosis import SPENT, Tested, identity_of
+from parityscope.errors import ParityError
+from parityscope.expectation import margin_of
+from parityscope.study._cause_trails import EXHAUSTED, CauseClaim, Trail, better_trail, further_of, justified
+from parityscope.study._copy import correct_copy, energy_of
+from parityscope.study._copy_examined import compare_copy, examine_copy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from parityscope.examination import Examination
+    from parityscope.records import Finding
+    from parityscope.study._copy import Copy
+    from parityscope.study._merging import Further
+
+__all__ = ["search_causes"]
+
+_STEPS = 4  # chosen: more causes than that at once were in no public report
+_LOOKS = 6  # chosen: of the same size as the first; attempts that lead nowhere count too
+_ATTEMPTS = 2  # claims tried in one place where nothing was proved
+_TAKES = 0.01  # of the squared error, as in `diagnosis`: what takes less cannot matter, unless it decides the verdict
+# The same arithmetic may err more on changed inputs than is predicted for them: as in checks/_reproducing.py.
+_CHANGED = 4.0
+
+
+def search_causes(known: Examination, copy: Copy, tested: Tested) -> Further | None:
+    """The sequence of causes that begins with what `tested` found; None if nothing of that can be put right.
+
+    Raises:
+        ParityError: the copy cannot be run.
+    """
+    total = energy_of(copy)
+    if not total > 0 or not math.isfinite(total):
+        return None
+    best = start = Trail(copy=copy, known=known, energy=total, tested=tested)
+    labels, looks = itertools.count(1), _LOOKS
+    open_trails = [_corrections(known, start, labels)]
+    while open_trails and best.known.verdict != "within":
+        trail = next(open_trails[-1], None)
+        if trail is None:
+            open_trails.pop()
+            continue
+        trail = _with_end(trail, looks)
+        if trail.ended == EXHAUSTED:
+            looks -= 1
+            trail = _examined_again(known, trail, next(labels))
+        best = better_trail(best, justified(trail))
+        if trail.tested is not None:
+            open_trails.append(_corrections(known, trail, labels))
+    return further_of(best, total) if best.before is not None else None
+
+
+def _corrections(known: Examination, trail: Trail, labels: Iterator[int]) -> Iterator[Trail]:
+    """What lies one correction behind a trail: of what was proved only the first that takes anything away.
+
+    What is wrong with the inputs looks like another function of the layers that read them: inputs are asked before those. An
+    arithmetic granted excuses whatever is as small: it comes when nothing else is left.
+    """
+    proved = _proved_claims(trail)
+    entrance = _entrance(trail.copy)
+    doubtful = [one for one in proved if one.correction.model is not None and _lies_in(one, entrance)]
+    granted = [one for one in proved if one.correction.declared and one not in doubtful]
+    for claim in (one for one in proved if one not in doubtful and one not in granted):
+        found = _corrected(known, trail, claim, labels)
+        if found is not None:
+            yield found
+            return
+    later = next(filter(None, (_corrected(known, trail, one, labels) for one in (*doubtful, *granted))), None)
+    is_enough = later is not None and later.known.verdict == "within" and not known.request.thorough
+    enough = later.parts if later is not None and is_enough else math.inf
+    for claim in _near_claims(known, trail):
+        found = _corrected(known, replace(trail, most=min(trail.most, enough)), claim, labels)
+        if found is not None:
+            yield found
+    if later is not None:
+        yield later
+
+
+def _corrected(known: Examination, trail: Trail, claim: CauseClaim, labels: Iterator[int]) -> Trail | None:
+    """The trail with one claim more put right; None if that takes nothing away."""
+    correction, by_size = claim.correction, bool(claim.correction.declared)
+    parts = trail.parts + correction.parts
+    if time.monotonic() > known.end or parts > trail.most:
+        return None
+    try:
+        copy = correct_copy(trail.copy, correction, next(labels))
+        after = energy_of(copy)
+        if by_size and trail.number > 1 and not _is_far_beyond(copy, claim.findings[0]):
+            return None
+        if not by_size and 1.0 - after / trail.energy < _TAKES:
+            return None
+        compared = compare_copy(known, copy)
+    except ParityError:
+        return None
+    if by_size and compared.verdict == "beyond":
+        return None
+    return Trail(copy=copy, known=compared, energy=after, claim=claim, before=trail, parts=parts, most=trail.most)
+
+
+def _with_end(trail: Trail, looks: int) -> Trail:
+    """The trail with why nothing is looked for behind it, if so."""
+    if trail.known.verdict != "beyond":
+        return replace(trail, ended="what is left is within")
+    if trail.claim is not None and trail.claim.correction.rough:
+        return replace(trail, ended="another library's rounding may be all that is left")
+    if trail.parts >= trail.most:
+        return replace(trail, ended="what is left was not looked at")
+    if time.monotonic() > trail.known.end:
+        return replace(trail, ended=SPENT)
+    if looks <= 0:
+        return replace(trail, ended=f"{_LOOKS} further looks are the most that are taken")
+    return trail
+
+
+def _examined_again(known: Examination, trail: Trail, label: int) -> Trail:
+    try:
+        tested = examine_copy(known, trail.copy, trail.known, trail.number, label)
+    except ParityError as error:
+        return replace(trail, ended=f"the copy cannot be diagnosed: {error.problem}")
+    ended = f"{_STEPS} steps are the most that are tried" if trail.number > _STEPS else trail.ended
+    return replace(trail, tested=tested, ended=ended)
+
+
+def _proved_claims(trail: Trail) -> list[CauseClaim]:
+    """What was found and can be put right, that which explains most first; arithmetic by its size last.
+
+    What was proved together shares one correction, and is put right at once.
+    """
+    if trail.tested is None or trail.number > _STEPS:
+        return []
+    told = _known_as(trail)
+    found: dict[int, CauseClaim] = {}
+    for finding in trail.tested.diagnosis.findings:
+        correction = trail.tested.corrections.get(identity_of(finding))
+        if correction is not None and (finding.code, correction.words) not in told:
+            before = found[id(correction)].findings if id(correction) in found else ()
+            found[id(correction)] = CauseClaim(findings=(*before, finding), correction=correction)
+    # A small part of what holds together is told with the rest; what is nothing but information is no step.
+    steps = [one for one in found.values() if any(finding.role != "information" for finding in one.findings)]
+    return sorted(steps, key=lambda one: bool(one.correction.declared))
+
+
+def _near_claims(known: Examination, trail: Trail) -> list[CauseClaim]:
+    """The claims that come nearest, where no cause was found that lies in no layer and cannot be put right in a copy."""
+    if trail.tested is None or trail.number > _STEPS or _is_settled(trail.tested):
+        return []
+    near = [CauseClaim(findings=(one.finding,), correction=one.correction, near=one) for one in trail.tested.nearest]
+    near = [one for one in near if not one.known_as & _known_as(trail)]
+    return near if known.only is not None else near[:_ATTEMPTS]
+
+
+def _known_as(trail: Trail) -> frozenset[tuple[str, str]]:
+    return frozenset().union(*(one.claim.known_as for one in trail.made if one.claim is not None))
+
+
+def _is_settled(tested: Tested) -> bool:
+    """Whether a cause was found that lies in no layer, and cannot be put right in a copy: answers that vary, a switch."""
+    return any(
+        one.role == "cause" and identity_of(one) not in tested.corrections and (one.site is None or one.site.index < 0)
+        for one in tested.diagnosis.findings
+    )
+
+
+def _entrance(copy: Copy) -> set[str]:
+    """The layers that read the model's own inputs."""
+    inputs = {value.name for value in copy.case.model.inputs}
+    return {
+        node_name(node, index)
+        for index, node in enumerate(computing(copy.case.model.graph()))
+        if any(value is not None and value.name in inputs for value in node.inputs)
+    }
+
+
+def _lies_in(claim: CauseClaim, nodes: set[str]) -> bool:
+    return any(one.site is not None and one.site.node in nodes for one in claim.findings)
+
+
+def _is_far_beyond(copy: Copy, finding: Finding) -> bool:
+    """Whether an error is so far beyond the declared arithmetic that what was put right before cannot be why."""
+    declared = copy.case.policy.declared
+    expected = finding.details.get("expected", {}).get(declared)
+    measured = finding.details.get("measured")
+    return bool(expected and measured and measured > _CHANGED * margin_of(declared) * expected)
