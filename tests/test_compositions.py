@@ -18,7 +18,7 @@ from parityscope.checks._preprocessing.images import image_of, image_steps
 from parityscope.checks._preprocessing.placings import placing_steps, recognised
 from parityscope.checks._preprocessing.searching import Question, search
 from parityscope.checks._preprocessing.steps import ORIGINAL, STORED, said
-from parityscope.study._tried import TRIED, Tried
+from parityscope.study._search_log import TRIED, Tried
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

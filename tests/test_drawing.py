@@ -14,7 +14,7 @@ from parityscope.case import Inputs, load_model
 from parityscope.comparison.rows import as_given
 from parityscope.expectation import Expectation
 from parityscope.expectation.drawing import Moved, is_moved, moved_inputs
-from parityscope.study._drawing import redrawn
+from parityscope.study._more_draws import redrawn
 from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from parityscope.checks.few_samples import upper_bound
 from parityscope.checks.near_zero import outside_of
 from parityscope.checks.outlier import outliers_of
 from parityscope.records import Policy, Target, Tolerance
-from parityscope.study._others import peers_of, switched_of
-from parityscope.study._second import second_run
+from parityscope.study._neighbour_targets import peers_of, switched_of
+from parityscope.study._unoptimized_run import second_run
 from parityscope.testing.check_contract import findings_of
 from parityscope.testing.networks import write_network
 

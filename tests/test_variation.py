@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from parityscope.records import Policy
-from parityscope.study._variation import part_that_changes
+from parityscope.study._run_variation import part_that_changes
 
 _SAMPLES = 3
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parityscope.cli import _options as o
-from parityscope.cli._finish import Delivery, finish
+from parityscope.cli._delivery import Delivery, finish
 from parityscope.cli._output import command_line
 
 if TYPE_CHECKING:

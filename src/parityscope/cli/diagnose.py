@@ -9,7 +9,7 @@ from parityscope.cli import _options as o
 from parityscope.cli._requesting import answer
 
 if TYPE_CHECKING:
-    from parityscope.cli._finish import Delivery
+    from parityscope.cli._delivery import Delivery
     from parityscope.request import Request
 
 __all__ = ["NAME", "command"]

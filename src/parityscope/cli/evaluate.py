@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli._finish import Delivery, finish
+from parityscope.cli._delivery import Delivery, finish
 from parityscope.cli._output import command_line
 from parityscope.errors import ParityError
 from parityscope.private_folders import scratch_folder

@@ -11,7 +11,7 @@ import typer
 
 from parityscope.cli import _options as o
 from parityscope.cli._contained import contained
-from parityscope.cli._networked import Asked, NetworkOption, networked
+from parityscope.cli._network_view import Asked, NetworkOption, networked
 from parityscope.cli._output import claim_report, command_line, hand_over
 from parityscope.errors import EXIT_OF
 from parityscope.private_folders import scratch_folder

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from parityscope.cli._requesting import answer
 
 if TYPE_CHECKING:
-    from parityscope.cli._finish import Delivery
+    from parityscope.cli._delivery import Delivery
     from parityscope.request import Request
 
 __all__ = ["NAME", "command"]

@@ -10,7 +10,7 @@ import typer
 
 from parityscope.cli import _options as o
 from parityscope.cli._contained import contained
-from parityscope.cli._networked import Asked, FixOption, SettleOption, asked_options
+from parityscope.cli._network_view import Asked, FixOption, SettleOption, asked_options
 from parityscope.cli._output import check_model_file, claim_file, claim_report, command_line, hand_over
 from parityscope.errors import Exit
 from parityscope.private_folders import scratch_folder

@@ -26,7 +26,7 @@ def command(
     output: Annotated[Path | None, typer.Option("-o", "--output", help="A file instead of stdout.")] = None,
 ) -> int:
     """Renders a study as text, json, html or an overlay for a model viewer."""
-    from parityscope.cli._finish import show
+    from parityscope.cli._delivery import show
     from parityscope.report import renderer, verification
     from parityscope.study import as_written, load_study
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from parityscope.examination import Examination
 from parityscope.request import Request
-from parityscope.study._alone import Repeated, experiments_of, repeat
 from parityscope.study._budgets import known_metrics, stated_budget
 from parityscope.study._examining import examine
+from parityscope.study._experiment_again import Repeated, experiments_of, repeat
 from parityscope.study._folder import Study, as_written, folder_of, load_study, prepare_folder, write_study
 from parityscope.study._opening import open_request
 from parityscope.study._pipeline import PIPELINE_SCHEMA, examine_pipeline
 from parityscope.study._pipeline_file import Pipeline, Stage, read_pipeline
 from parityscope.study._question import question_of
-from parityscope.study._resume import run_facts
+from parityscope.study._scratch_folder import run_facts
 
 __all__ = [
     "PIPELINE_SCHEMA",

@@ -22,9 +22,9 @@ from parityscope.diagnosis import SPENT, TimeSpentError
 from parityscope.errors import ParityError
 from parityscope.examination import Answers
 from parityscope.records import Target
-from parityscope.study._others import origins_of, peers_of, switched_of
+from parityscope.study._neighbour_targets import origins_of, peers_of, switched_of
 from parityscope.study._outputs import worst_sample
-from parityscope.study._tried import Tried
+from parityscope.study._search_log import Tried
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
     from parityscope.records import Finding
     from parityscope.study._copy import Copy
-    from parityscope.study._merging import Further
+    from parityscope.study._merged_diagnosis import Further
 
 __all__ = ["search_causes"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.diagnosis import Tested, identity_of
 from parityscope.examination import CauseSequence, CauseStep
-from parityscope.study._merging import Further
+from parityscope.study._merged_diagnosis import Further
 
 if TYPE_CHECKING:
     from parityscope.checks import Correction, Nearest

@@ -16,13 +16,13 @@ from parityscope.study._bench import open_bench
 from parityscope.study._cause_search import search_causes
 from parityscope.study._copy import first_copy
 from parityscope.study._layers import explain_layers
-from parityscope.study._merging import merged
+from parityscope.study._merged_diagnosis import merged
 from parityscope.study._opening import load_real
+from parityscope.study._repair_trials import try_repairs
 from parityscope.study._scene import scene_of
-from parityscope.study._second import second_run
-from parityscope.study._simulated import with_simulated
-from parityscope.study._trials import try_repairs
+from parityscope.study._simulated_nonfinite import with_simulated
 from parityscope.study._triangle import measure_triangle, peer_of
+from parityscope.study._unoptimized_run import second_run
 
 if TYPE_CHECKING:
     from parityscope.checks import Bench

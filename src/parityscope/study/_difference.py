@@ -84,7 +84,7 @@ def call_repeatedly(known: Examination) -> Examination:
     if not known.request.states:
         return known
     from parityscope.localization.calls import beyond
-    from parityscope.study._sequences import measure_growth
+    from parityscope.study._repeated_calls import measure_growth
 
     growth = measure_growth(known)
     return replace(known, growth=growth, verdict=known.verdict if beyond(growth) is None else "beyond")

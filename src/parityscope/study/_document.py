@@ -17,10 +17,10 @@ from parityscope.backends.targets import format_target
 from parityscope.checks.generated_inputs import findings_about
 from parityscope.comparison.ladder import ladder
 from parityscope.records import SCHEMA, Skip
-from parityscope.study._drawings import graph_views, plots
+from parityscope.study._document_rows import distance, output_row, tensor_rows
 from parityscope.study._folder import strict
-from parityscope.study._judging import reason_for
-from parityscope.study._tables import distance, output_row, tensor_rows
+from parityscope.study._plots import graph_views, plots
+from parityscope.study._verdicts import reason_for
 from parityscope.version import __version__
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from parityscope.study._difference import (
     predict_errors,
 )
 from parityscope.study._document import document_of
-from parityscope.study._telling import tell_causes, tell_place, tell_verdict
+from parityscope.study._progress_lines import tell_causes, tell_place, tell_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -99,7 +99,7 @@ def find_place(known: Examination) -> Examination:
     if not known.request.goes_to("layers"):
         return _take(known, {"tensors": compare_all_tensors}, "localization", asked=True)
     if known.request.goes_to("causes"):
-        from parityscope.study._proof import prove_from_file
+        from parityscope.study._file_proof import prove_from_file
 
         known = prove_from_file(known).timed("files")
     if not can_layers_matter(known):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from parityscope.errors import ParityError
 from parityscope.plain_documents import read_json_file
 from parityscope.records import SCHEMA
-from parityscope.study._resume import claimed, has_recordings, has_work, mark_failed, start_or_resume, tidy
+from parityscope.study._scratch_folder import claimed, has_recordings, has_work, mark_failed, start_or_resume, tidy
 from parityscope.study.schema import problem_of, upgraded
 from parityscope.whole_files import write_whole
 

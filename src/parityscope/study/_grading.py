@@ -21,10 +21,10 @@ from parityscope.expectation import (
     margin_of,
 )
 from parityscope.records import Site, Skip, Target
-from parityscope.study._drawing import redrawn
-from parityscope.study._judging import has_budget, judge, pair_of
+from parityscope.study._more_draws import redrawn
+from parityscope.study._output_parts import alike_in_parts, find_deviations
 from parityscope.study._outputs import FIRST_SAMPLES, WORST_SAMPLES, error_by_sample
-from parityscope.study._parts import alike_in_parts, find_deviations
+from parityscope.study._verdicts import has_budget, judge, pair_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

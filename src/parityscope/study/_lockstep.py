@@ -2,7 +2,7 @@
 
 Both targets run chunk by chunk with the same tensors marked, so that memory holds one chunk of each; outputs of these
 runs are not judged (the undisturbed ones are). While a chunk runs and is measured, the sessions of the next one open.
-What a chunk showed is noted before the next one runs, and an interrupted comparison goes on from there (`_measured.py`).
+What a chunk showed is noted before the next one runs, and an interrupted comparison goes on from there (`_chunk_notes.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from parityscope.backends.recording import observable
 from parityscope.backends.sizing import plan_chunks
 from parityscope.comparison import channel_axis, measure_pair
 from parityscope.records import Skip
-from parityscope.study._measured import Measured, notebook_of
+from parityscope.study._chunk_notes import Measured, notebook_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -20,7 +20,7 @@ from parityscope.examination import Examination
 from parityscope.private_folders import scratch_folder
 from parityscope.records import Policy
 from parityscope.study._budgets import known_metrics
-from parityscope.study._own import own_inputs
+from parityscope.study._candidate_inputs import own_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

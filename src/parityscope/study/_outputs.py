@@ -18,7 +18,7 @@ from parityscope.errors import ParityError
 from parityscope.examination import OutputRun
 from parityscope.expectation import FLOAT32_ROUNDING, distance
 from parityscope.records import Skip
-from parityscope.study._variation import part_that_changes
+from parityscope.study._run_variation import part_that_changes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -26,9 +26,9 @@ from parityscope.errors import ParityError
 from parityscope.expectation import FLOAT32_ROUNDING, margin_of
 from parityscope.records import Skip
 from parityscope.request import Request
-from parityscope.study._chains import Side, apart, feed_stage, running
 from parityscope.study._examining import examine
 from parityscope.study._opening import open_request
+from parityscope.study._pipeline_sides import Side, apart, feed_stage, running
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

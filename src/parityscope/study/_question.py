@@ -16,8 +16,8 @@ from parityscope.errors import ParityError
 from parityscope.records import Budget, Policy, Tolerance
 from parityscope.request import Request
 from parityscope.study._budgets import known_metrics
-from parityscope.study._marks import mark_of
-from parityscope.study._named import MODEL, Named, is_data, marks_of_target, refuse_code
+from parityscope.study._file_marks import mark_of
+from parityscope.study._named_files import MODEL, Named, is_data, marks_of_target, refuse_code
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,8 +13,8 @@ from parityscope.diagnosis import SPENT
 from parityscope.errors import ParityError
 from parityscope.records import Skip, Trial
 from parityscope.repairs import repairs
-from parityscope.study._judging import judge, pair_of
 from parityscope.study._outputs import run_outputs
+from parityscope.study._verdicts import judge, pair_of
 
 if TYPE_CHECKING:
     from parityscope.examination import Examination

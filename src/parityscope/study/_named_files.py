@@ -15,7 +15,7 @@ from parityscope.backends import backend
 from parityscope.backends.targets import format_target, named_code, parse_target
 from parityscope.case.formats.loader import is_function
 from parityscope.errors import ParityError
-from parityscope.study._marks import digest_of_files, is_marked, mark_of
+from parityscope.study._file_marks import digest_of_files, is_marked, mark_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.study._judging import reason_for
+from parityscope.study._verdicts import reason_for
 
 if TYPE_CHECKING:
     from parityscope.examination import Examination

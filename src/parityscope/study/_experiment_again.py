@@ -1,6 +1,6 @@
 """One experiment of a study, run again alone: the case is built from what the study says was asked.
 
-Nothing in a study is code, and nothing is run because it says so: `_question` and `_named` say what is taken from it.
+Nothing in a study is code, and nothing is run because it says so: `_question` and `_named_files` say what is taken from it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from parityscope.backends.recording import Progress, silent
 from parityscope.errors import ParityError
 from parityscope.study._examining import examine
 from parityscope.study._folder import as_written
-from parityscope.study._merging import GONE
+from parityscope.study._merged_diagnosis import GONE
 from parityscope.study._opening import open_request
 from parityscope.study._question import RequestAgain, ask_again
 

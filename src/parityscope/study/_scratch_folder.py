@@ -23,8 +23,8 @@ from parityscope.backends.resuming import FACTS, NOTES
 from parityscope.backends.targets import format_target
 from parityscope.errors import ParityError
 from parityscope.private_folders import MARKER, open_marker
-from parityscope.study._marks import digest_of_files
-from parityscope.study._tried import TRIED
+from parityscope.study._file_marks import digest_of_files
+from parityscope.study._search_log import TRIED
 from parityscope.version import __version__
 from parityscope.whole_files import write_whole
 

@@ -2,7 +2,7 @@
 
 One line a run, written as soon as it is known: a digest of the inputs and three numbers, as `float.hex` writes them, or nothing
 where the model refused the inputs. A line that was cut off is no line. All that the numbers depend on stands in the facts of the
-scratch folder (`_resume.py`), which is emptied for another run.
+scratch folder (`_scratch_folder.py`), which is emptied for another run.
 """
 
 from __future__ import annotations
