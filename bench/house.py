@@ -33,7 +33,9 @@ BOXES = (
     "Request",
 )
 BOXES += ("Delivery", "Examination", "Answers")
-WAY = re.compile(r"^(cli/(_shared|_requesting|_finish|diagnose)|study/|diagnosis|examination|request|checks/__init__)")
+WAY = re.compile(
+    r"^(cli/(_shared|_requesting|_finish|_delivery|diagnose)|study/|diagnosis|examination|request|checks/__init__)"
+)
 WIDTH, HEIGHT, GAP_X, GAP_Y, ROW = 150, 34, 12, 40, 8
 
 

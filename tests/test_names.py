@@ -1,0 +1,48 @@
+"""What names tell of the code does not get worse: `bench/names.py` counts, and these are the numbers that it may not exceed."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parents[1]
+SPEC = importlib.util.spec_from_file_location("names", HERE / "bench" / "names.py")
+assert SPEC is not None
+assert SPEC.loader is not None
+names = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(names)
+
+
+def test_fewer_functions_are_named_by_one_word() -> None:
+    assert names.count_names(HERE).share <= 0.68
+    assert names.count_names(HERE, ("study", "cli", "diagnosis.py", "examination.py", "request.py")).share <= 0.61
+
+
+def test_no_more_class_names_mean_two_things() -> None:
+    repeated = names.count_names(HERE).repeated_classes
+    assert len(repeated) <= 60, repeated
+    assert not names.count_names(HERE, ("study", "cli", "examination.py", "request.py")).repeated_classes
+
+
+def test_no_more_modules_import_in_a_circle() -> None:
+    assert len(names.count_names(HERE).circles) <= 2
+
+
+def test_what_is_counted(tmp_path: Path) -> None:
+    source = tmp_path / "src" / "parityscope"
+    source.mkdir(parents=True)
+    (source / "a.py").write_text(
+        "from typing import TYPE_CHECKING\nfrom parityscope.b import Thing\n"
+        "if TYPE_CHECKING:\n    from parityscope.c import Other\n"
+        "class One: pass\ndef load(): pass\ndef read_file(): pass\n",
+        encoding="utf-8",
+    )
+    (source / "b.py").write_text(
+        "class One: pass\ndef _late():\n    from parityscope.a import load\n", encoding="utf-8"
+    )
+    (source / "c.py").write_text("from parityscope.a import load\nclass Other: pass\n", encoding="utf-8")
+    found = names.count_names(tmp_path)
+    assert (found.functions, found.of_one_word) == (3, 2)
+    assert found.repeated_classes == {"One": ["a", "b"]}
+    assert found.circles == [("a", "b")]
+    assert names.count_names(tmp_path, ("c.py",)).functions == 0
