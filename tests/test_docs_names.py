@@ -55,7 +55,9 @@ def found(pattern: str | re.Pattern[str]) -> Iterator[tuple[str, re.Match[str]]]
 
 
 def test_every_option_is_one_of_somebody() -> None:
-    scripts = "".join(path.read_text("utf-8") for name in ("bench", "proving") for path in (ROOT / name).rglob("*.py"))
+    scripts = "".join(
+        path.read_text("utf-8") for name in ("bench", "proving", "recorder") for path in (ROOT / name).rglob("*.py")
+    )
     known = {"--help", "--version"}.union(*options().values(), f"{TRTEXEC} {POLYGRAPHY} {OTHERS}".split())
     seen = [(place, match[0]) for place, match in found(OPTION)]
     assert len(seen) > 100
