@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")))
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z\d-]*(?![\w-])")  # with a capital in it, it is one of trtexec's
 # Options of other people's programs, which the pages name beside ours.
-TRTEXEC = "--duration --fp16 --iterations --onnx --verbose"
+TRTEXEC = "--bf16 --duration --fp16 --fp8 --int8 --iterations --onnx --verbose"
 POLYGRAPHY = (
     "--atol --check-error-stat --data-loader-script --fp-to-fp16 --layer-precisions --load-inputs --load-outputs"
     " --onnx-outputs --onnxrt --precision-constraints --rtol --save-inputs --save-outputs --show --trt --trt-outputs"
