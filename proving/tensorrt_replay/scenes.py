@@ -75,6 +75,7 @@ def make_scene(
     regions: Sequence[Region] = (),
     *,
     product: str = "tensorrt",
+    raw: bool = False,
     engine: onnx.ModelProto | None = None,
     marked: onnx.ModelProto | None = None,
     honest: onnx.ModelProto | None = None,
@@ -88,13 +89,14 @@ def make_scene(
         version: TensorRT's, by which the facts go.
         regions: The engine's layers; without any each node is one.
         product: "tensorrt" or "rtx".
+        raw: The file comes to TensorRT as it is: its parser calls nodes without a name after their first output.
         engine: The network as the engine computes it; without one it is made of the regions.
         marked: The same where tensors are marked by name, which ends fusions; without one it is the engine's.
         honest: The same where precisions were asked for and obeyed, or the network is strongly typed.
         facts: More of the scene (`refused_marks`, `faults`, `profiles`, `renamed`, ...).
     """
     folder.mkdir(parents=True, exist_ok=True)
-    message = onnx.shape_inference.infer_shapes(named(path, {}).message)
+    message = onnx.shape_inference.infer_shapes(_parsed(path) if raw else named(path, {}).message)
     told = _told(message, version)
     regions = tuple(regions) or tuple(Region(nodes=(node.name,)) for node in message.graph.node)
     onnx.save(engine or in_regions(message, regions), folder / "engine.onnx")
@@ -118,6 +120,14 @@ def make_scene(
             scene[key] = f"{key}.onnx"
     (folder / "scene.json").write_text(json.dumps({**scene, **facts}, indent=1), encoding="utf-8")
     return folder
+
+
+def _parsed(path: Path) -> onnx.ModelProto:
+    """The model with the names that TensorRT's parser gives (importerUtils.cpp of onnx-tensorrt, getNodeName)."""
+    message = onnx.load(path)
+    for node in message.graph.node:
+        node.name = node.name or f"node_of_{node.output[0]}"
+    return message
 
 
 def in_regions(message: onnx.ModelProto, regions: Sequence[Region]) -> onnx.ModelProto:

@@ -12,8 +12,8 @@ sample that is wrong. Where none is, pairs of bounds that have nothing to do wit
 more than 20 bounds, else those with a bound that takes a part of the error away; then three. All are one session, whose
 bounds are inputs.
 
-What it is confused with: where tensors were captured the layer is looked at itself (FUS002), and this is not tried; a bound
-that no value of these samples reaches leaves no trace.
+What it is confused with: where tensors were captured the layer is looked at itself (FUS002), and this is not tried, unless
+looking ended the fusion and the error with it (RUN002); a bound that no value of these samples reaches leaves no trace.
 
 How to repair: write the bound as Min and Max, keep the Clip out of the fusion, or update the runtime.
 
@@ -23,6 +23,7 @@ Sources: NVIDIA/TensorRT issues 4606 (MatMul, Add, Clip) and 3938 (Conv, Clip).
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -52,12 +53,19 @@ _TITLE = "A Clip lost its bound"
 _MOST = 200  # chosen: bounds tried alone, and as many ways together; a network of 100 MFLOP runs 30 times a second
 _AT_ONCE = 3  # unrelated bounds at most; chosen, no public report had more than one
 _LEADING = 3  # of those that come nearest; chosen
+_ANOTHER = 0.5  # of the error (chosen): an engine that looking changed by so much is another program
 _SHOWN = 4  # bounds in a claim (chosen); the details hold them all
+
+
+def _of_another_program(scene: Scene) -> bool:
+    """Whether what was seen inside is not the deployment's: looking changed the outputs by as much as they are wrong."""
+    errors = [pair.value("rel_l2") for pair in scene.outputs]
+    return scene.disturbance >= _ANOTHER * max((error for error in errors if not math.isnan(error)), default=math.inf)
 
 
 def _propose(scene: Scene) -> Iterator[Proposal]:
     bench = scene.bench
-    if bench is None or scene.localization is not None:
+    if bench is None or (scene.localization is not None and not _of_another_program(scene)):
         return
     graph = scene.model.graph()
     bounds = loosened(graph)

@@ -26,6 +26,7 @@ obeyed).
 from __future__ import annotations
 
 import math
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from parityscope.arithmetic.islands import Island
+    from parityscope.case import Model
     from parityscope.checks import Scene
 
 __all__ = ["CHECK"]
@@ -127,7 +129,7 @@ def _finding(
         site=trial.scene.places.get(first) or places.get(first),
         share=share,
         evidence=(evidence,),
-        repairs=_repairs(nodes),
+        repairs=_repairs([_layer(trial.model, name) for name in tensors if name in places]),
         details={"nodes": nodes, "islands": len(ignored), "format": ignored[0].around},
     )
 
@@ -156,21 +158,29 @@ def _where(trial: MixedFile, ignored: Sequence[Island], tensors: list[str]) -> t
     return worst, f" It moves {worst!r} the most, by {number(size)} (relative L2)."
 
 
-def _repairs(nodes: Sequence[str]) -> tuple[OfferedRepair, ...]:
-    listed = ",".join(f"{node}:fp32" for node in nodes)
-    return (
-        OfferedRepair(
-            repair="strongly_typed",
-            text="build it strongly typed, so that the types of the file are no wish",
-            command="trtexec --onnx=MODEL --stronglyTyped",
-        ),
-        OfferedRepair(
-            repair="obey_precisions",
-            text="with TensorRT 8 to 10 and weak types, ask for FP32 at exactly these layers, inputs and results, and obey it",
-            command="trtexec --onnx=MODEL --fp16 --precisionConstraints=obey "
-            f"--layerPrecisions={listed} --layerOutputTypes={listed}",
-        ),
+def _layer(model: Model, tensor: str) -> str:
+    """What TensorRT's parser calls the node that makes `tensor`: by its name, or after its first output."""
+    node = next(node for node in model.graph().graph if any(value.name == tensor for value in node.outputs))
+    return node.name or f"node_of_{node.outputs[0].name}"
+
+
+def _repairs(layers: Sequence[str]) -> tuple[OfferedRepair, ...]:
+    typed = OfferedRepair(
+        repair="strongly_typed",
+        text="build it strongly typed, so that the types of the file are no wish",
+        command="trtexec --onnx=MODEL --stronglyTyped",
     )
+    # trtexec parts its lists at commas, and takes at most one wildcard in a name.
+    if any("," in layer or "*" in layer for layer in layers):
+        return (typed,)
+    listed = shlex.quote(",".join(f"{layer}:fp32" for layer in layers))
+    obeyed = OfferedRepair(
+        repair="obey_precisions",
+        text="with TensorRT 8 to 10 and weak types, ask for FP32 at exactly these layers, inputs and results, and obey it",
+        command="trtexec --onnx=MODEL --fp16 --precisionConstraints=obey "
+        f"--layerPrecisions={listed} --layerOutputTypes={listed}",
+    )
+    return (typed, obeyed)
 
 
 _MIXED = """<ir_version: 8, opset_import: ["" : 17]> g (float[4,64] x) => (float[4,16] y) {
