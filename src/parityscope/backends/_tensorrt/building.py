@@ -85,7 +85,8 @@ def build(
         kept = log_file or Path(scratch, "build.log")
         with kept.open("w", encoding="utf-8", buffering=1) as lines, logging_to(package.module, lines) as logger:
             made = _make(wanted, renamed, logger, kept)
-        log = read_log(kept)
+        # A build that says nothing is no damaged log.
+        log = read_log(kept) if kept.stat().st_size else Log(path=kept, nbytes=0, lines=0, tool="")
     refused = made.refused or log.refused
     return Built(
         renamed=renamed,

@@ -1,0 +1,292 @@
+"""The adapter over the stand-in, for each family of versions: what it makes of what TensorRT has and says.
+
+Nothing of TensorRT is executed here, so nothing here shows that an engine runs: what is shown is that every path of ours is
+taken, with the members that the version has and no others, and that each failure ends in one error with its fix.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import parser
+
+from parityscope.backends import Capture
+from parityscope.backends._tensorrt import logger
+from parityscope.backends._tensorrt.memory import Device
+from parityscope.backends.opening import open_target
+from parityscope.backends.targets import parse_target
+from parityscope.case import Model, Sample, load_model
+from parityscope.errors import ParityError
+from proving.tensorrt_replay.facts import FACTS, has, said
+from proving.tensorrt_replay.host import Polygraphy
+from proving.tensorrt_replay.module import open_replay
+from proving.tensorrt_replay.scenes import Region, make_scene
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from parityscope.backends import Session
+
+    Opener = Callable[..., contextlib.AbstractContextManager[Session]]
+
+TEXT = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,4] x) => (float[N,4] y)
+  <float[4,4] W = {1,2,3,4,0.1,1,0,0,0,0,1,0,0,0,0,1}> {
+  [product] a = MatMul(x, W) [cut] b = Relu(a) [soft] c = Softmax(b) [last] y = Exp(c) }"""
+COUNTED = """<ir_version: 8, opset_import: ["" : 17]> g (float[2,4] x, int64[1] n) => (float[2,4] y, int64[1] m) {
+  [wide] w = Cast<to = 1>(n) [scaled] y = Mul(x, w) [next] m = Add(n, n) }"""
+FUSED = (Region(nodes=("product", "cut"), type="HALF", kind="gemm"), Region(nodes=("soft", "last"), type="HALF"))
+X = np.random.default_rng(3).normal(size=(2, 4)).astype(np.float32)
+# The version -> how it looks inside unless it is told.
+FAMILIES = {
+    "8.6.1.6": "outputs marked",
+    "10.0.1.6": "debug tensors marked",
+    "10.11.0.33": "debug tensors marked",
+    "10.13.0.35": "unfused tensors shown",
+    "10.16.1.11": "unfused tensors shown",
+    "11.4.0.106": "unfused tensors shown",
+    "rtx": "unfused tensors shown",
+}
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Model:
+    onnx.save(parser.parse_model(TEXT), tmp_path / "model.onnx")
+    return load_model(tmp_path / "model.onnx")
+
+
+@pytest.fixture
+def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opener:
+    """Opens a target of `trt` with a scene in the place of TensorRT."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(logger, "_LOGGERS", {})
+    monkeypatch.setattr("parityscope.backends.trt.gpu_problem", lambda _package: "")
+
+    @contextlib.contextmanager
+    def device() -> Iterator[Device]:
+        yield Device(Polygraphy, Polygraphy.Stream())
+
+    monkeypatch.setattr("parityscope.backends._tensorrt.running.opened_device", device)
+
+    @contextlib.contextmanager
+    def opening(
+        model: Model, version: str, target: str, tensors: tuple[str, ...] = (), **facts: Any
+    ) -> Iterator[Session]:
+        product = "rtx" if version == "rtx" else "tensorrt"
+        number = "1.7.1.116" if version == "rtx" else version
+        scene = make_scene(
+            tmp_path / f"scene-{version}", model.path, number, facts.pop("regions", FUSED), product=product, **facts
+        )
+        trt = open_replay(str(scene))
+        monkeypatch.setitem(sys.modules, trt.__name__, trt)
+        both = f"{target}{'&' if '?' in target else '?'}isolate=off&product={product}"
+        shapes = ({value.name: (2, 4) if value.name == "x" else (1,) for value in model.inputs},)
+        with open_target(model, parse_target(both), Capture(tensors=tensors, shapes=shapes)) as session:
+            yield session
+
+    return opening
+
+
+def sample(**arrays: np.ndarray) -> Sample:
+    return Sample(index=0, name="first", arrays=arrays)
+
+
+def plain(target: str = "trt", version: str = "10.13.0.35") -> str:
+    """The target with the FP16 flag where the version has it, and else as the file is typed."""
+    return f"{target}:f16" if has("BuilderFlag.FP16", version, "rtx" if version == "rtx" else "tensorrt") else target
+
+
+@pytest.mark.parametrize("version", FAMILIES)
+def test_every_family_builds_runs_and_shows(version: str, model: Model, opened: Opener) -> None:
+    with opened(model, version, plain(version=version), ("b", "a")) as session:
+        found = session.run(sample(x=X))
+        graph, missing = session.executed, {skip.what for skip in session.absent}
+    assert session.disturbs == FAMILIES[version]
+    by_name = "unfused" not in session.disturbs
+    assert sorted(found) == (["a", "b", "y"] if by_name else ["b", "y"])
+    assert missing == (set() if by_name else {"tensor a"})
+    whole = np.maximum(X @ onnx.numpy_helper.to_array(onnx.load(model.path).graph.initializer[0]), 0)
+    assert np.abs(found["b"].astype(np.float32) - whole).max() <= 2e-3 * np.abs(whole).max()
+    assert graph is not None
+    first = graph.layers[0]
+    assert (first.nodes, first.stored) == (("product",) if by_name else ("product", "cut"), "f16")
+
+
+@pytest.mark.parametrize("version", FAMILIES)
+def test_a_version_has_the_members_that_the_facts_give_it(version: str, model: Model, tmp_path: Path) -> None:
+    product = "rtx" if version == "rtx" else "tensorrt"
+    number = "1.7.1.116" if version == "rtx" else version
+    trt = open_replay(str(make_scene(tmp_path / "scene", model.path, number, FUSED, product=product)))
+    for member in FACTS["members"]:
+        owner, _, name = member.partition(".")
+        if owner in {"ILayer", "ParserError", "IBuilderConfig", "IExecutionContext"}:
+            continue  # their instances have it
+        held = getattr(trt, owner, None)
+        found = held is not None and (not name or hasattr(held, name))
+        assert found == has(member, number, product), member
+
+
+def test_each_fact_has_its_source() -> None:
+    held = [*FACTS["versions"].values(), *FACTS["members"].values(), *FACTS["behaviour"]]
+    for words in FACTS["words"].values():
+        held += words if isinstance(words, list) else [words]
+    assert len(held) > 50
+    for one in held:
+        assert re.match(r"https://|made: |the docstring of ", one["source"]), one
+
+
+def test_the_real_binding_of_rtx_agrees() -> None:
+    trt = pytest.importorskip("tensorrt_rtx", reason="no wheel of TensorRT-RTX for this machine")
+    for member in FACTS["members"]:
+        owner, _, name = member.partition(".")
+        if hasattr(trt, owner) and owner not in {"ILayer", "IBuilderConfig", "Runtime", "ParserError"}:
+            assert (not name or hasattr(getattr(trt, owner), name)) == has(member, "1.7.1.116", "rtx"), member
+
+
+def test_what_the_builder_refuses_to_show_is_left_out(model: Model, opened: Opener) -> None:
+    with opened(model, "8.6.1.6", "trt:f16", ("a", "b", "c"), refused_marks=["b"]) as session:
+        assert sorted(session.run(sample(x=X))) == ["a", "c", "y"]
+        assert [skip.reason for skip in session.absent] == ["TensorRT's builder refuses an engine that shows it"]
+
+
+def test_a_parser_may_take_another_name(model: Model, opened: Opener) -> None:
+    with opened(model, "10.0.1.6", "trt:f16", ("b",), renamed={"b": "b"}) as session:
+        assert sorted(session.run(sample(x=X))) == ["b", "y"]
+
+
+def test_obeyed_precisions_change_the_engine(model: Model, opened: Opener) -> None:
+    honest = onnx.load(model.path)
+    with opened(model, "10.13.0.35", "trt:f16", honest=honest) as session:
+        coarse = session.run(sample(x=X))["y"]
+    with opened(model, "10.13.0.35", "trt:f16?layers=*:f32", honest=honest) as session:
+        fine = session.run(sample(x=X))["y"]
+    with opened(model, "10.13.0.35", "trt", honest=honest) as session:
+        strong = session.run(sample(x=X))["y"]
+    assert fine.tolist() == strong.tolist() != coarse.tolist()
+
+
+@pytest.mark.parametrize("version", ["8.6.1.6", "10.13.0.35"])
+def test_int64_is_int32_before_10(version: str, tmp_path: Path, opened: Opener) -> None:
+    onnx.save(parser.parse_model(COUNTED), tmp_path / "counted.onnx")
+    counted = load_model(tmp_path / "counted.onnx")
+    with opened(counted, version, "trt", regions=(), int64_weights=True) as session:
+        found = session.run(sample(x=X, n=np.array([3])))
+    assert found["m"].dtype == np.int64
+    assert (found["m"].tolist(), found["y"].tolist()) == ([6], (X * 3).tolist())
+
+
+def test_the_profile_that_covers_a_sample(model: Model, opened: Opener) -> None:
+    profiles = [{"x": [[1, 4]] * 3}, {"x": [[2, 4], [3, 4], [3, 4]]}]
+    with opened(model, "10.13.0.35", "trt:f16", profiles=profiles) as session:
+        for rows in (1, 2, 3):
+            assert session.run(sample(x=np.ones((rows, 4), np.float32)))["y"].shape == (rows, 4)
+        with pytest.raises(ParityError, match="profile covers"):
+            session.run(sample(x=np.ones((5, 4), np.float32)))
+
+
+def test_an_output_whose_shape_the_run_decides(model: Model, opened: Opener) -> None:
+    with opened(model, "10.13.0.35", "trt:f16", decided_by_values=["y"]) as session:
+        assert session.run(sample(x=X))["y"].shape == (2, 4)
+
+
+def test_an_output_that_nobody_writes_is_an_error(model: Model, opened: Opener) -> None:
+    with (
+        opened(model, "10.13.0.35", "trt:f16", unwritten=["y"]) as session,
+        pytest.raises(ParityError, match="wrote nothing into output 'y'") as caught,
+    ):
+        session.run(sample(x=X))
+    assert caught.value.fix
+
+
+def test_a_timing_cache_is_read_and_written(model: Model, opened: Opener, tmp_path: Path) -> None:
+    path = tmp_path / "times.cache"
+    target = f"trt:f16?timing_cache={path}&cache=off"
+    for _ in range(2):
+        with opened(model, "10.0.1.6", target):
+            assert path.read_bytes() == b"timings:measured"
+    path.write_bytes(b"something else that is long enough")
+    with pytest.raises(ParityError, match="no timing cache"), opened(model, "10.0.1.6", target):
+        pass
+    assert path.read_bytes().startswith(b"something")
+
+
+def test_engines_between_versions(model: Model, opened: Opener, tmp_path: Path) -> None:
+    for version, target in (("8.6.1.6", "trt:f16"), ("10.0.1.6", "trt:f16?version_compatible=on")):
+        with opened(model, version, target):
+            pass
+    plans = sorted((tmp_path / "cache").rglob("*.plan"), key=lambda path: path.read_bytes()[24])
+    old, compatible = (f"trt?engine={path}" for path in plans)
+    with pytest.raises(ParityError, match="another version") as caught, opened(model, "10.13.0.35", old):
+        pass
+    assert "version_compatible=on" in caught.value.fix
+    with pytest.raises(ParityError, match="carries a runtime"), opened(model, "10.13.0.35", compatible):
+        pass
+    with opened(model, "10.13.0.35", f"{compatible}&version_compatible=on") as session:
+        assert session.run(sample(x=X))["y"].shape == (2, 4)
+
+
+def test_standard_plug_ins_are_registered_first(model: Model, opened: Opener) -> None:
+    with opened(model, "8.6.1.6", "trt:f16", needs_plugins=["InstanceNormalization_TRT"]) as session:
+        assert session.run(sample(x=X))["y"].shape == (2, 4)
+
+
+NODE = {"reason": "Assertion failed: no such mode", "node": 1, "name": "cut", "operator": "Relu"}
+
+
+@pytest.mark.parametrize("version", ["8.6.1.6", "10.13.0.35", "11.4.0.106"])
+@pytest.mark.parametrize(
+    ("facts", "says"),
+    [
+        ({"faults": {"parse": NODE}}, r"refused the model: cut \(Relu\): Assertion failed"),
+        ({"faults": {"build": "soft"}}, "Could not find any implementation for node soft"),
+        ({"faults": {"context": True}}, "no memory for the engine"),
+        ({"faults": {"execute": True}}, "failed while running sample first"),
+        ({"needs_plugins": ["Own_TRT"]}, "Own_TRT"),
+        ({"formats": {"x": "CHW4"}}, "only C order"),
+    ],
+)
+def test_the_failure_of_each_step_is_one_error(
+    version: str, facts: Mapping[str, Any], says: str, model: Model, opened: Opener
+) -> None:
+    with pytest.raises(ParityError) as caught, opened(model, version, plain(version=version), **facts) as session:
+        session.run(sample(x=X))
+    assert re.search(says, f"{caught.value.problem} {caught.value.where}")
+    assert caught.value.fix
+
+
+@pytest.mark.parametrize("version", ["11.4.0.106", "rtx"])
+def test_what_a_version_lacks_is_refused_with_what_to_do(version: str, model: Model, opened: Opener) -> None:
+    with pytest.raises(ParityError) as caught, opened(model, version, "trt:f16"):
+        pass
+    assert "model=" in caught.value.fix or "repair" in caught.value.fix
+
+
+def test_words_of_the_versions_are_known_to_the_reader() -> None:
+    from parityscope.backends._tensorrt.loading import reason_of
+
+    for key in ("library_version", "host_code", "no_plugin"):
+        for version in FAMILIES:
+            words = said(key, version, ours=version, name="Own_TRT") if version != "rtx" else None
+            if words:
+                assert all(reason_of([words[1]])), (key, version, words)
+
+
+def test_the_inspectors_words_are_no_strict_json(model: Model, tmp_path: Path) -> None:
+    scene = make_scene(tmp_path / "scene", model.path, "10.13.0.35", FUSED)
+    trt = open_replay(str(scene))
+    from proving.tensorrt_replay.inspecting import inspected
+
+    facts = {"debug": [], "outputs": [], "unfused": False, "detailed": True}
+    text = inspected(trt.scene, facts)
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(text)
+    assert len(json.loads(text, strict=False)["Layers"]) == 2
+    names = json.loads(inspected(trt.scene, {**facts, "detailed": False}))["Layers"]
+    assert names[0] == "product + cut"
