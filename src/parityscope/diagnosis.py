@@ -5,7 +5,8 @@ the candidate, then what builds or starts it in another way; within each the che
 once a claim explains all of the error, the experiments that would explain it in another way come last. Once a function of
 one layer inside the network does, on the candidate's own inputs, only its rivals are tested that speak of layers too: what
 is wrong with inputs, outputs or the machine makes no such error; and once the candidate's own file says what makes it, nothing
-is built or started in another way. Where that was proved before layers were looked at, nothing is run any more. All of it
+is built or started in another way. Where the arithmetic that the candidate names explains all, in no single place, layers alone
+are asked too. Where a cause was proved before layers were looked at, nothing is run any more. All of it
 obeys a time budget. Supported claims become findings, ordered by the part of the output error that they explain; refuted ones
 are kept and shown. A check that fails (its own fault) becomes a `Skip` that names it, and the others go on.
 """
@@ -189,6 +190,9 @@ def _rivals(scene: Scene, finding: Finding, queue: list[Proposal], skipped: list
     elif finding.code == _FILE:
         kept = [one for one in queue if _stage(one.experiment) < _STAGES.index("rebuild")]
         proved = "the candidate's own file was proved to say what makes all of the error"
+    elif finding.code == _BY_SIZE and finding.details.get("grade") in {scene.executed, scene.candidate.precision}:
+        kept = [one for one in queue if _stage(one.experiment) == 0 or one.experiment.check.startswith(_OF_LAYERS)]
+        proved = "the arithmetic that the candidate says it computes in makes an error of this size, in no single place"
     elif _inside(scene, finding):
         kept = [one for one in queue if _stage(one.experiment) == 0 or one.experiment.check.startswith(_OF_LAYERS)]
         proved = "one layer inside the network was proved to make all of the error"

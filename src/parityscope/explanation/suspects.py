@@ -16,7 +16,7 @@ from parityscope.explanation.generating import Surroundings
 from parityscope.explanation.records import Explanation, Options
 from parityscope.explanation.weighed import Weighed, weigh_arithmetic
 from parityscope.hypotheses.worker import Worker
-from parityscope.localization import leading_suspects
+from parityscope.localization import MOST, leading_suspects
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["explain_suspects", "region_model"]
 
 
-def explain_suspects(sides: Sides, localization: Localization, *, declared: str = "") -> dict[str, Explanation]:
+def explain_suspects(
+    sides: Sides, localization: Localization, *, declared: str = "", most: int = MOST
+) -> dict[str, Explanation]:
     """An explanation for each of the leading suspects, by the tensor's name in the reference's graph.
 
     On the first sample of the reference's trace. False discoveries are controlled over the channels of all suspects
@@ -40,6 +42,7 @@ def explain_suspects(sides: Sides, localization: Localization, *, declared: str 
         sides: Both sides' tensors.
         localization: What `localize` and `injection` made of them.
         declared: The format that the candidate was seen to execute, or declares: "f32", "tf32", "f16" or "bf16".
+        most: So many suspects are explained at most.
     """
     graph = sides.model.graph()
     observed = frozenset(sides.observed())
@@ -49,7 +52,7 @@ def explain_suspects(sides: Sides, localization: Localization, *, declared: str 
     sessions = Sessions(threads=1)
     weighed: dict[str, Weighed] = {}
     found: dict[str, Explanation] = {}
-    for suspect in leading_suspects(localization):
+    for suspect in leading_suspects(localization, most):
         tensor = suspect.site.tensor
         try:
             small = region_model(graph, tensor, observed)

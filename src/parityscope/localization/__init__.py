@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from parityscope.localization.cuts import attribute
 from parityscope.localization.injection import injection
-from parityscope.localization.leading import leading_suspects
+from parityscope.localization.leading import MOST, leading_suspects
 from parityscope.localization.reading import reads_of
 from parityscope.localization.replay import Options, localize
 from parityscope.localization.sides import Sides
 
-__all__ = ["Options", "Sides", "attribute", "injection", "leading_suspects", "localize", "reads_of"]
+__all__ = ["MOST", "Options", "Sides", "attribute", "injection", "leading_suspects", "localize", "reads_of"]

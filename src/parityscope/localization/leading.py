@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from parityscope.records import Localization, Suspect
 
-__all__ = ["leading_suspects"]
+__all__ = ["MOST", "leading_suspects"]
 
-_MOST = 8  # chosen: the rest has a small share of the output error
+MOST = 8  # chosen: the rest has a small share of the output error
 # Of the largest effect at the outputs (L2): a ten thousandth of its square cannot matter to the verdict. Chosen.
 _LEAST = 1e-2
 
 
-def leading_suspects(localization: Localization | None, most: int = _MOST) -> list[Suspect]:
+def leading_suspects(localization: Localization | None, most: int = MOST) -> list[Suspect]:
     """At most so many suspects that introduce error above the floor, worst first.
 
     Where suspects were injected, those alone of which the effect at the outputs is known and not small beside the largest.

@@ -40,14 +40,17 @@ if TYPE_CHECKING:
 __all__ = ["expect_errors", "grade_tensors", "judge_outputs", "plain_pairs", "verdict_of", "worst_samples"]
 
 _PLAIN = Target(backend="ort")
+_ENDS = ("tf32", "bf16")  # the finest format, which is suspected first, and the coarsest
+_FAR_OFF = 2.0**-11  # half a unit in the last place of FP16: no FP32 run of a usual network errs by that much. Chosen.
 _LOCALIZED_SAMPLES = 3  # chosen: the worst ones; every sample's outputs are compared anyway
 
 
 def expect_errors(examination: Examination) -> Expectation:
-    """What arithmetics would cost: as many, from the finest on, as it takes to grade what was measured.
+    """What arithmetics would cost: as many as it takes to grade what was measured.
 
-    Nothing has to be predicted for outputs that one FP32 rounding explains; and no format that is coarser than what explains
-    all of them, but for the one that is declared. Where a prediction fails, outputs with a budget are judged without it.
+    Nothing has to be predicted for outputs that one FP32 rounding explains; and beside what is declared no format, where that
+    explains all. Else come the one that is suspected first and the coarsest, and those between where one of these
+    explains an error that what is declared does not. Where a prediction fails, outputs with a budget are judged without it.
     """
     try:
         return _foreseen(examination)
@@ -66,11 +69,16 @@ def _foreseen(examination: Examination) -> Expectation:
     align = aligner(case.policy.matched)
     declared = case.policy.declared
     first = [declared] if declared in {*FORMATS, *QUANTIZED} else []
+    ends = [name for name in _ENDS if name not in first]
+    between = [name for name in FORMATS if name not in {*first, *ends}]
+    # What is so far off is beyond the finest for sure: then one pass tells both.
+    far = max(measured.values(), default=0.0) > _FAR_OFF
     plain = _plain_outputs(examination, chosen)
-    expectation = _expected(examination, chosen, first, align, plain)
-    rest = [name for name in FORMATS if name not in first]
-    if rest and any(grade_of(error, expectation.of(name)) == "beyond" for name, error in measured.items()):
-        expectation = expectation.and_also(_expected(examination, chosen, rest, align, {}))
+    expectation = _expected(examination, chosen, [*first, *ends] if far else first, align, plain)
+    if not far and any(grade_of(error, expectation.of(name)) == "beyond" for name, error in measured.items()):
+        expectation = expectation.and_also(_expected(examination, chosen, ends, align, {}))
+    if between and any(grade_of(error, expectation.of(name)) in _ENDS for name, error in measured.items()):
+        expectation = expectation.and_also(_expected(examination, chosen, between, align, {}))
     floats = {name: distance(found) for name, found in run.statistics.items() if found.is_float}
     return redrawn(case.model, case.inputs, chosen, expectation, floats, declared, align, progress)
 

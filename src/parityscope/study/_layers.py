@@ -12,7 +12,7 @@ from parityscope.backends.recording import Request, observable, record
 from parityscope.comparison import channel_axis, measure_pair
 from parityscope.examination import Layers
 from parityscope.explanation import explain_suspects
-from parityscope.localization import Options, Sides, attribute, injection, localize, reads_of
+from parityscope.localization import MOST, Options, Sides, attribute, injection, localize, reads_of
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["explain_layers", "observe_layers"]
 
 _THREADS = 2
+_CONFIRMING = 3  # suspects; chosen
 _LITTLE = 1e-3  # of the output error; chosen
 
 
@@ -62,7 +63,7 @@ def observe_layers(
 
 
 def explain_layers(examination: Examination, layers: Layers) -> dict[str, Explanation]:
-    """What the error of each leading suspect is."""
+    """What the error of each leading suspect is; few are asked where the outputs err as what the candidate computes in does."""
     sides = Sides(
         model=examination.case.model,
         inputs=examination.case.inputs,
@@ -70,7 +71,10 @@ def explain_layers(examination: Examination, layers: Layers) -> dict[str, Explan
         candidate=layers.candidate,
         pairing=layers.pairing,
     )
-    return explain_suspects(sides, layers.localization, declared=examination.computes)
+    computes = examination.computes
+    expected = not examination.request.thorough and all(pair.grade == computes for pair in examination.outputs)
+    most = _CONFIRMING if expected else MOST
+    return explain_suspects(sides, layers.localization, declared=computes, most=most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
