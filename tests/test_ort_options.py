@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 TEXT = """<ir_version: 8, opset_import: ["": 17]> g (float[N, 64] x) => (float[N, 64] y, bfloat16[N, 64] half) {
     a = MatMul(x, w)  y = Tanh(a)  half = Cast<to = 16>(a) }"""
 SAMPLE = Sample(index=0, name="first", arrays={"x": np.random.default_rng(76).normal(size=(4, 64)).astype(np.float32)})
+RTX = "NvTensorRTRTXExecutionProvider"
 CUDA, TENSORRT, CPU = "CUDAExecutionProvider", "TensorrtExecutionProvider", "CPUExecutionProvider"
 
 
@@ -42,7 +43,7 @@ def model(tmp_path: Path) -> Model:
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """A build of ONNX Runtime that says it has all three providers; nothing is run with it."""
-    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [TENSORRT, CUDA, CPU])
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [TENSORRT, RTX, CUDA, CPU])
     monkeypatch.delenv("NVIDIA_TF32_OVERRIDE", raising=False)
 
 
@@ -88,9 +89,23 @@ def test_tensorrt_takes_a_precision_as_a_flag_and_tf32_only_as_it_is(
         providers_of(parse_target("ort?device=tensorrt&tf32=on"))
 
 
+def test_switches_of_the_tensorrt_providers_go_by_their_own_names(gpu: None) -> None:
+    switches = "trt_min_subgraph_size:5,trt_profile_min_shapes:x:1x3x8x8"
+    found = providers_of(parse_target(f"ort?provider=tensorrt:1&tf32=on&provider_options={switches}"))
+    settings = {"device_id": "1", "trt_min_subgraph_size": "5", "trt_profile_min_shapes": "x:1x3x8x8"}
+    assert found.names[0] == (TENSORRT, settings)
+    assert found.environment["trt_min_subgraph_size"] == "5"
+    rtx = providers_of(parse_target("ort?provider=tensorrt-rtx&tf32=on&provider_options=nv_max_workspace_size:4096"))
+    assert rtx.names[0] == (RTX, {"device_id": "0", "nv_max_workspace_size": "4096"})
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
+        ("ort?provider=tensorrt&device=cuda", "different things"),
+        ("ort?provider=tensorrt&tf32=on&provider_options=trt_min_subgraph_sise:5", "no switch"),
+        ("ort?device=cuda&provider_options=trt_dla_core:0", "those of TensorRT"),
+        ("ort:f16?provider=tensorrt-rtx&tf32=on", "takes types from the file"),
         ("ort?device=tpu", "no device 'tpu'"),
         ("ort?device=cuda:x", "no device 'cuda:x'"),
         ("ort?cudnn_conv_algo_search=default", "cuDNN is not used on a CPU"),
@@ -109,8 +124,13 @@ def test_what_has_no_meaning_is_refused(gpu: None, text: str, problem: str) -> N
 def test_a_provider_that_is_not_there_is_named() -> None:
     if TENSORRT in onnxruntime.get_available_providers():
         pytest.skip("this build has the TensorRT provider")
-    with pytest.raises(ParityError, match="no TensorRT provider"):
-        providers_of(parse_target("ort?device=tensorrt&tf32=on"))
+    for text in ("ort?device=tensorrt&tf32=on", "ort?provider=tensorrt&tf32=on"):
+        with pytest.raises(ParityError, match="no TensorRT provider") as refusal:
+            providers_of(parse_target(text))
+        assert "onnxruntime-gpu" in refusal.value.fix
+    with pytest.raises(ParityError, match="no TensorRT-RTX provider") as refusal:
+        providers_of(parse_target("ort?provider=tensorrt-rtx&tf32=on"))
+    assert "trt?product=rtx" in refusal.value.fix
 
 
 @pytest.mark.parametrize("option", ["io_binding=on", "cudnn_conv_algo_search=default", "deterministic=on"])

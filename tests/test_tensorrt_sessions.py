@@ -14,11 +14,14 @@ from parityscope.backends import Capture
 from parityscope.backends._tensorrt.packages import gpu_problem
 from parityscope.backends._tensorrt.plan_cache import cache_folder
 from parityscope.backends._tensorrt.sessions import Wish, engine_key, engine_of, open_built, open_existing
+from parityscope.backends.opening import open_target
+from parityscope.backends.targets import parse_target
 from parityscope.backends.tensorrt_views import Options, Package
 from parityscope.case import Model, Sample, load_model
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 pytest.importorskip("tensorrt_rtx", reason="no wheel of TensorRT-RTX for this machine")
@@ -114,3 +117,29 @@ def test_without_a_gpu_it_ends_where_the_engine_is_read(wish: Wish, package: Pac
         with pytest.raises(ParityError, match="TensorRT cannot use the GPU"):
             session.run(sample)
     assert engine_of(wish, [{"x": (7, 4)}]).ranges["x"].usual == (7, 4)
+
+
+@pytest.mark.parametrize(("target", "limits"), [("trt:f16", (14400.0, 14400.0)), ("trt:f16?timeout=30", (600.0, 30.0))])
+def test_a_build_has_hours_unless_the_target_says_otherwise(
+    target: str, limits: tuple[float, float], model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, float, str]] = []
+
+    class Child:
+        def __init__(self, *_: object) -> None: ...
+
+        def ask(self, request: Mapping[str, object], limit: float, doing: str) -> Mapping[str, object]:
+            asked.append((str(request["do"]), limit, doing))
+            if request["do"] == "run":
+                raise ParityError("enough")
+            return {"disturbs": "none", "executed": None, "inspects": False, "absent": [], "environment": {}}
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr("parityscope.backends._child._Child", Child)
+    sample = Sample(index=0, name="first", arrays={"x": np.zeros((1, 4), np.float32)})
+    with open_target(model, parse_target(target), Capture()) as session, pytest.raises(ParityError, match="enough"):
+        session.run(sample)
+    (_, opening, doing), (_, running, _) = asked
+    assert (opening, running) == limits
+    assert ("or building its engine" in doing) == (limits[0] > 3600)

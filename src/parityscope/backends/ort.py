@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.backends import Backend, Capture, Probe, Session
 from parityscope.backends._onnxruntime import OPTIMIZATION_LEVELS, open_bytes, open_path
-from parityscope.backends._ort_providers import ON_TENSORRT, providers_of, unloadable
+from parityscope.backends._ort_providers import ON_TENSORRT, device_of, providers_of, unloadable
 from parityscope.backends.targets import count_of, one_of, with_option
 from parityscope.case.extending import with_outputs
 from parityscope.custom_operators import libraries
@@ -188,7 +188,7 @@ def _borders(model: Model, executed: ExecutedGraph, names: Sequence[str]) -> tup
 
 def _check_declaration(model: Model, target: Target) -> None:
     """A precision is a declaration here; it must not contradict the types that the graph itself has."""
-    if not target.precision or target.option("device").partition(":")[0] == ON_TENSORRT:
+    if not target.precision or device_of(target).partition(":")[0] == ON_TENSORRT:
         return  # nothing is declared, or it is a flag of the builder
     wanted, halves = _HALF.get(target.precision), [_HALF[name] for name in model.formats if name in _HALF]
     if wanted is not None and wanted not in halves:
@@ -243,7 +243,9 @@ BACKEND = Backend(
         "optimization": "disabled, basic, extended or all (default)",
         "observe": "all (default): every tensor, which changes fusion; layers: those in which a node of the optimized graph ends",
         "threads": "threads inside an operator; 0 leaves it to the runtime",
-        "device": "cpu (default), cuda, cuda:N or tensorrt",
+        "device": "cpu (default), cuda, cuda:N, tensorrt or tensorrt-rtx",
+        "provider": "the same in ONNX Runtime's word",
+        "provider_options": "switches of the TensorRT providers: trt_min_subgraph_size:5,trt_dla_core:0",
         "tf32": "on or off (default); on a GPU only",
         "cudnn_conv_algo_search": "exhaustive, heuristic or default: how cuDNN chooses algorithms; on a GPU only",
         "io_binding": "on: tensors are bound to the device before the run; off (default)",
@@ -256,7 +258,7 @@ BACKEND = Backend(
     open=_open,
     plain=frozenset(
         {
-            *("optimization", "observe", "threads", "device", "tf32"),
+            *("optimization", "observe", "threads", "device", "provider", "provider_options", "tf32"),
             *("cudnn_conv_algo_search", "io_binding", "deterministic"),
         }
     ),

@@ -48,7 +48,7 @@ _NAMED = 10  # chosen: nodes in the details of a finding
 
 
 def _propose(scene: Scene) -> Iterator[Proposal]:
-    device = scene.candidate.option("device")
+    device = scene.candidate.option("device") or scene.candidate.option("provider")
     fallen = _fallen(scene)
     if not device.startswith("cuda") or not fallen:
         return

@@ -52,7 +52,7 @@ def _may_share(reference: Target, candidate: Target) -> bool:
     return (
         optimizes_as_onnxruntime(reference)
         and not reference.precision
-        and not reference.option("device")
+        and not (reference.option("device") or reference.option("provider"))
         and reference.option("optimization") != "disabled"
         and (optimizes_as_onnxruntime(candidate) or backend(candidate.backend).onnxruntime == "perhaps")
         and candidate.option("optimization") != "disabled"
