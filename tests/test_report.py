@@ -165,7 +165,7 @@ def test_ticks_are_round_and_inside() -> None:
 
 def test_the_view_leads_with_verdict_cause_and_a_tried_repair() -> None:
     model = view(documents.detector())
-    assert model["verdict"]["label"] == "Beyond policy"
+    assert model["verdict"]["label"] == "Beyond the budget"
     (cause,) = model["causes"]
     assert cause["code"] == "RNG001"
     assert ("value", "97,903,600") in cause["details"]
@@ -173,7 +173,7 @@ def test_the_view_leads_with_verdict_cause_and_a_tried_repair() -> None:
     assert model["suspects"][0]["node"] == "p2o.BatchNormalization.1"
     assert (model["suspects"][0]["introduced"], model["suspects"][0]["inherited"]) == ("20.9", "0.00170")
     trial = model["repairs"][0]["trial"]
-    assert (trial["before"], trial["after"], trial["verdict"]) == ("0.740", "0.00460", "within")
+    assert (trial["before"], trial["after"], trial["verdict"]) == ("74.0 %", "0.460 %", "within")
     assert [item["outcome"] for item in model["experiments"]] == ["supports", "supports", "refutes"]
 
 
@@ -234,10 +234,10 @@ def test_without_a_cause_the_view_says_so() -> None:
 
 def test_nonfinite_values_are_said_and_sort_as_the_worst() -> None:
     row = view(documents.incomplete())["tensors"][1]
-    assert [cell["text"] for cell in row["errors"]] == ["∞", "NaN", "∞"]
+    assert [cell["text"] for cell in row["errors"]] == ["not finite"] * 3
     assert [cell["key"] for cell in row["errors"]] == ["Infinity"] * 3
     assert row["nonfinite"][0] == "12 candidate"
-    assert view(documents.incomplete())["key_figures"][0]["value"] == "∞"
+    assert view(documents.incomplete())["tiles"][0]["value"] == "not finite"
 
 
 def test_what_was_asked_for_leads_what_was_not_examined() -> None:
@@ -254,7 +254,7 @@ def test_several_samples_are_shown_with_their_spread() -> None:
     document["outputs"][0] |= {"samples": 4, "per_sample": [4e-7, 1e-7, 2e-7, "NaN"], "worst_sample": 3}
     facts = dict(view(document)["outputs"][0]["facts"])
     # Median of four: the mean of the two in the middle, (2e-7 + 4e-7) / 2.
-    assert facts["samples"] == "4: relative L2 from 1.00e-7 over 3.00e-7 (median) to ∞, worst is sample 3"
+    assert facts["samples"] == "4: relative L2 from 1.00e-7 over 3.00e-7 (median) to not finite, worst is sample 3"
 
 
 # Every renderer
@@ -451,7 +451,7 @@ for (const kind of ["error", "warn"]) console[kind] = (...said) => seen.push(sai
 PROBE_END = """<script>
 addEventListener("load", () => {
   const table = document.getElementById("all"), note = document.body.dataset;
-  const rows = () => Array.from(table.tBodies[0].rows);
+  const rows = () => Array.from(table.tBodies[0].rows).filter((row) => row.id);
   const heads = Array.from(table.querySelectorAll("thead button"));
   const press = (name) => heads.find((head) => head.textContent === name).click();
   note.first = rows()[0].id;
@@ -462,7 +462,24 @@ addEventListener("load", () => {
   const form = document.getElementById("filter");
   form.elements.text.value = "SIGMOID";
   form.dispatchEvent(new Event("input"));
-  note.filtered = rows().filter((row) => !row.hidden).length;
+  note.filtered = rows().length;
+  form.elements.text.value = "";
+  form.dispatchEvent(new Event("input"));
+  note.drawn = rows().length;
+  const strip = document.getElementById("strip"), opened = document.getElementById("node");
+  const key = (name) => strip.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true }));
+  note.opened = opened.textContent;
+  key("ArrowRight");
+  note.stepped = strip.getAttribute("aria-valuetext");
+  key("End");
+  note.end = strip.getAttribute("aria-valuenow");
+  const search = document.getElementById("search");
+  search.value = "sigmoid";
+  search.dispatchEvent(new Event("input"));
+  note.found = document.getElementById("found").textContent;
+  search.form.requestSubmit();
+  note.searched = strip.getAttribute("aria-valuenow");
+  note.graph = document.querySelectorAll("#around g").length;
   const svg = document.getElementById("depth"), box = svg.getBoundingClientRect();
   const at = 72 / 1120 * box.width + box.left + 2;
   svg.dispatchEvent(new PointerEvent("pointermove", { clientX: at, clientY: box.top + 50 }));
@@ -502,8 +519,16 @@ def test_the_page_works_in_a_browser(tmp_path: Path) -> None:
     assert body["data-by-index"] == "t0 t1 t2"
     assert body["data-by-index-down"] == "t305"
     assert body["data-filtered"] == "1"
+    assert 0 < int(str(body["data-drawn"])) < 100  # of 306: only what is looked at
+    assert "p2o.BatchNormalization.1" in str(body["data-opened"])  # the map opens at the cause
+    assert "introduces error; the cause is here" in str(body["data-opened"])
+    assert str(body["data-stepped"]).startswith("node 4 of 672, ")
+    assert body["data-end"] == "672"
+    assert body["data-found"] == "1 found"
+    assert body["data-searched"] == "611"
+    assert int(str(body["data-graph"])) > 1
     assert "batch_norm_0.tmp_3" in str(body["data-tip"])
-    assert body["data-copies"] == "2"  # one repair with a command, and how it was run
+    assert body["data-copies"] == "3"  # the first screen, one repair with a command, and how it was run
     assert body["data-overflow"] == "false"
 
 

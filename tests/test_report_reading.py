@@ -89,8 +89,8 @@ def test_long_lines_of_advice_are_left_to_the_page() -> None:
 
 def test_a_cause_that_was_reproduced_stands_behind_a_repair_that_was_not_tried() -> None:
     (repair,) = view(wrong_channels())["repairs"]
-    assert repair["cause"] == {"before": "0.451", "after": "0"}
-    assert "not tried itself; the reference, given the same fault, goes from 0.451 to 0" in as_text.render(
+    assert repair["cause"] == {"before": "45.1 %", "after": "0 %"}
+    assert "not tried itself; the reference, given the same fault, goes from 45.1 % to 0 %" in as_text.render(
         wrong_channels(), width=160
     )
     twice = wrong_channels()
@@ -99,14 +99,13 @@ def test_a_cause_that_was_reproduced_stands_behind_a_repair_that_was_not_tried()
 
 
 def test_the_top_says_what_was_predicted_what_was_tried_and_what_was_left_out() -> None:
-    figures = {one["label"]: one for one in view(documents.detector(16))["key_figures"]}
-    assert figures["Output error"]["value"] == "0.740"
-    assert figures["Output error"]["note"].endswith("was predicted for FP16")
-    assert figures["Repair tried"]["value"] == "0.740 \N{RIGHTWARDS ARROW} 0.00460"
-    assert "16 tensors were compared" in figures["Not examined"]["note"]
-    reproduced = {one["label"]: one["value"] for one in view(wrong_channels())["key_figures"]}
-    assert reproduced["Cause reproduced"] == "0.451 \N{RIGHTWARDS ARROW} 0"
-    assert "Not examined" not in reproduced  # nothing was compared and nothing left out
+    shown = {one["label"]: one for one in view(documents.detector(16))["tiles"]}
+    assert shown["What users of the model see"]["value"] == "74.0 % error"
+    assert shown["What users of the model see"]["note"].endswith("FP16 explains 0.400 %")
+    assert shown["Where"]["value"] == "node 3 of 672"
+    assert shown["Fix, tried on a copy"]["value"] == "74.0 % \N{RIGHTWARDS ARROW} 0.460 %"
+    reproduced = {one["label"]: one["value"] for one in view(wrong_channels())["tiles"]}
+    assert reproduced["Cause, put right in a copy"] == "45.1 % \N{RIGHTWARDS ARROW} 0 %"
 
 
 def test_a_cause_stands_with_its_prediction_and_its_measurement() -> None:
@@ -136,14 +135,14 @@ def test_experiments_that_say_the_same_say_it_once() -> None:
     document = {"refuted": [*evidence, tried("D", "inconclusive", "same"), tried("E", "refutes", "")]}
     lines = as_text.render(document).partition("Experiments")[2].split("\n")
     assert [line.strip() for line in lines if line.strip()] == [
-        "\N{MULTIPLICATION X} refutes: A claim A",
-        "\N{MULTIPLICATION X} refutes: C claim C",
+        "\N{EN DASH} ruled out: A claim A",
+        "\N{EN DASH} ruled out: C claim C",
         "same",
-        "\N{MULTIPLICATION X} refutes: B claim B",
+        "\N{EN DASH} ruled out: B claim B",
         "other",
         "? inconclusive: D claim D",
         "same",
-        "\N{MULTIPLICATION X} refutes: E claim E",
+        "\N{EN DASH} ruled out: E claim E",
         "\N{EN DASH}, then \N{EN DASH}",
     ]
 

@@ -73,6 +73,14 @@ def detector(tensors: int = 306) -> Document:
         rows[-1]["name"]: _plot(reference_high=-1, candidate_high=-1, channels=1, worst=0.74),
     }
     document["graph_views"] = {rows[BLAMED]["name"]: _graph()}
+    known = {row["index"]: row for row in rows}
+    nodes = range(max(known) + 1)
+    document["wiring"] = {
+        "names": [str(known.get(i, {}).get("node", f"p2o.Between.{i}")) for i in nodes],
+        "operators": [str(known.get(i, {}).get("op_type", "Identity")) for i in nodes],
+        # A chain with a branch over every third node.
+        "reads": [sorted({i - 1, *([i - 3] if i % 3 == 0 and i > 2 else [])}) if i else [] for i in nodes],
+    }
     document["localization"] = {
         "method": "severed replay",
         "observed": tensors,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from parityscope.report._tensors import GRADES
-from parityscope.report.words import ABSENT, clean, count, figure, number, percent, seconds
+from parityscope.report.words import ABSENT, clean, count, figure, number, percent, seconds, size
 
 __all__ = ["experiments", "findings", "findings_in_words", "sequence"]
 
@@ -16,8 +16,8 @@ _ROLES: Mapping[str, tuple[int, str]] = {
     "information": (2, "Information"),
 }
 _OUTCOMES: Mapping[str, tuple[str, str]] = {
-    "supports": ("✓", "supports"),
-    "refutes": ("✕", "refutes"),
+    "supports": ("✓", "supported"),
+    "refutes": ("\N{EN DASH}", "ruled out"),
     "inconclusive": ("?", "inconclusive"),
 }
 
@@ -75,8 +75,8 @@ def _step(place: int, step: Mapping[str, Any]) -> dict[str, Any]:
         "title": clean(step.get("title", "")),
         "experiment": clean(step.get("experiment", "")),
         "correction": f"the reference {clean(step.get('correction', ''))}",
-        "before": figure(step.get("before")),
-        "after": figure(step.get("after")),
+        "before": size(step.get("before")),
+        "after": size(step.get("after")),
         "share": percent(step.get("share"), exact=True),  # a second cause may be behind the decimal point
         "proof": clean(step.get("proof", "")),
     }
@@ -130,8 +130,8 @@ def _experiment(code: str, evidence: Mapping[str, Any]) -> dict[str, Any]:
         "outcome": outcome if outcome in _OUTCOMES else "inconclusive",
         "symbol": symbol,
         "label": label,
-        "before": figure(evidence.get("before")),
-        "after": figure(evidence.get("after")),
+        "before": size(evidence.get("before")),
+        "after": size(evidence.get("after")),
         "because": clean(evidence.get("because", "")),
     }
 

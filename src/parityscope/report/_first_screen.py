@@ -18,7 +18,7 @@ from parityscope.report.words import clean, count, figure, number, percent, shor
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["first_screen"]
+__all__ = ["PLACES", "badness", "first_screen", "handed_on", "lost_elements"]
 
 _Row = dict[str, str]
 _PROVED = 0.9  # chosen, as where advice is given: from here on a cause is called proved
@@ -33,7 +33,7 @@ _MOST_ADVICE = 2
 _REAL = "DAT004"  # says that the error belongs to the test data
 _SAME = "Both sides are the same target and model."
 # Where causes of these families are, which have no layer.
-_PLACES: Mapping[str, str] = {
+PLACES: Mapping[str, str] = {
     "DAT": "in the data, before the network",
     "PRE": "in the preprocessing, before the network",
     "BND": "at the network's inputs and outputs",
@@ -104,7 +104,7 @@ def _usable(document: Mapping[str, Any]) -> str:
         return fair
     if lost := _not_finite(outputs):
         return lost
-    worst = max(outputs, key=_badness, default=None)
+    worst = max(outputs, key=badness, default=None)
     if worst is None:
         return "nothing was compared"
     verdict = document.get("verdict")
@@ -129,7 +129,7 @@ def _fair(document: Mapping[str, Any]) -> str:
 
 def _not_finite(outputs: Sequence[Mapping[str, Any]]) -> str:
     """How much of the outputs is NaN or infinite in the candidate alone; "" if nothing is."""
-    lost = [(one, *_lost(one)) for one in outputs]
+    lost = [(one, *lost_elements(one)) for one in outputs]
     hurt = [(one, bad, whole) for one, bad, whole in lost if bad]
     if not hurt:
         return ""
@@ -142,7 +142,7 @@ def _not_finite(outputs: Sequence[Mapping[str, Any]]) -> str:
     return f"{part}output '{_name(one)}' is NaN or infinite ({count(bad)} of {count(whole)} numbers){more}"
 
 
-def _lost(output: Mapping[str, Any]) -> tuple[int, int]:
+def lost_elements(output: Mapping[str, Any]) -> tuple[int, int]:
     """Elements that are finite in the reference alone, and all."""
     found = output.get("nonfinite") or {}
     statistics = output.get("statistics") or {}
@@ -175,7 +175,8 @@ def _differs(output: Mapping[str, Any], document: Mapping[str, Any]) -> str:
         return f"'{name}' differs, by no share that can be told: by up to {size(output.get('max_abs'))}"
     if not measured:
         return f"'{name}' is the same"
-    told = f"'{name}' differs by {percent(measured, exact=True)}"
+    within = document.get("verdict") == "within"
+    told = f"'{name}' differs by {percent(measured, exact=not within)}"
     if not expected:
         return told
     grade = GRADES.get(declared, clean(declared))
@@ -183,10 +184,10 @@ def _differs(output: Mapping[str, Any], document: Mapping[str, Any]) -> str:
         times = measured / expected
         often = figure(times) if times < _MOST_TIMES else f"over {count(_MOST_TIMES)}"
         return f"{told}, {often} times what {grade} explains"
-    return f"{told}; {grade} explains {percent(expected, exact=True)}"
+    return f"{told}; {grade} explains {percent(expected, exact=not within)}"
 
 
-def _badness(output: Mapping[str, Any]) -> tuple[bool, float]:
+def badness(output: Mapping[str, Any]) -> tuple[bool, float]:
     error = number(output.get("rel_l2"))
     rank = -1.0 if error is None else math.inf if math.isnan(error) else error
     return output.get("verdict") == "beyond", rank
@@ -233,9 +234,9 @@ def _where(document: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> 
     first = causes[0] if causes else {}
     site = first.get("site")
     family = str(first.get("code", ""))[:3]
-    if family in _PLACES:
+    if family in PLACES:
         named = clean((site or {}).get("tensor") or "")
-        yield _row("Where", f"{_PLACES[family]}{f': {short(named, _NAME)}' if named else ''}")
+        yield _row("Where", f"{PLACES[family]}{f': {short(named, _NAME)}' if named else ''}")
         return
     ranked = document.get("suspects", ())
     site = site or (ranked[0].get("site") if ranked else None)
@@ -246,12 +247,12 @@ def _where(document: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> 
     nodes = number((document.get("model") or {}).get("nodes"))
     place = f"node {count(index + 1)} of {count(nodes)}, " if index is not None and nodes and 0 <= index < nodes else ""
     kind = f" ({clean(site.get('op_type'))})" if site.get("op_type") else ""
-    behind = _handed_on(document.get("tensors", ()), index)
+    behind = handed_on(document.get("tensors", ()), index)
     passing = f"; {count(behind)} behind it only hand the error on" if behind else ""
     yield _row("Where", f"{place}{short(node or tensor, _NAME)}{kind}{passing}")
 
 
-def _handed_on(tensors: Sequence[Mapping[str, Any]], index: float | None) -> int:
+def handed_on(tensors: Sequence[Mapping[str, Any]], index: float | None) -> int:
     """How many tensors behind a place are wrong by what they inherit."""
     if index is None:
         return 0

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report._advice import lines_of
-from parityscope.report.words import clean, number, percent, ratio, size
+from parityscope.report.words import clean, number, percent, ratio
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -79,15 +79,15 @@ def _repair(
         "command": _command(repair.get("command", "")) or searched,
         "code": clean(finding.get("code", "")),
         "trial": None,
-        "cause": None if step is None or trial else {key: size(step.get(key)) for key in ("before", "after")},
+        "cause": None if step is None or trial else {key: _error(step.get(key)) for key in ("before", "after")},
         "order": (3 if finding.get("role") == "information" else 1, 0.0),
     }
     shown["code_lines"] = {} if shown["command"] else lines_of(str(repair.get("repair", "")), finding)
     if trial:
         after = number(trial.get("after"))
         shown["trial"] = {
-            "before": size(trial.get("before")),
-            "after": size(trial.get("after")),
+            "before": _error(trial.get("before")),
+            "after": _error(trial.get("after")),
             "change": f"{_error(trial.get('before'))} -> {_error(trial.get('after'))}",
             "ratio": ratio(trial.get("before"), trial.get("after")),
             "verdict": trial.get("verdict", "incomplete"),

@@ -31,9 +31,6 @@ _MOST_EXPLAIN = 4  # hypotheses that a suspect's row names. Chosen: some layers 
 # Units that only say which kind of ratio a metric is: its name says that already.
 _NO_UNITS = {"1", "ratio", "absolute", "relative", "cosine", "share"}
 
-# Rows that the page lays out before "Show all" is pressed (chosen: laying out 3,000 takes a browser about a second).
-_SHOWN_AT_ONCE = 300
-
 
 def outputs(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One entry an output, in the model's order."""
@@ -65,8 +62,8 @@ def tensors(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One row a tensor in graph order; cells are (text, sort key), where a key of None sorts last."""
     blamed = {row.get("site", {}).get("tensor") for row in document.get("suspects", ())[:1]}
     return [
-        {**_tensor(row), "classes": _classes(row, suspect=row.get("name") in blamed, later=place >= _SHOWN_AT_ONCE)}
-        for place, row in enumerate(document.get("tensors", ()))
+        {**_tensor(row), "classes": _classes(row, suspect=row.get("name") in blamed)}
+        for row in document.get("tensors", ())
     ]
 
 
@@ -107,10 +104,10 @@ def _output_facts(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     if row.get("rel_l2") is None:
         return []
     facts = [
-        ("largest absolute error", f"{figure(row.get('max_abs'))}{_at(row.get('worst_index'))}"),
+        ("largest absolute error", f"{size(row.get('max_abs'))}{_at(row.get('worst_index'))}"),
         ("cosine", _cosine(row.get("cosine"))),
         ("SNR", ABSENT if row.get("snr_db") is None else f"{figure(row['snr_db'])} dB"),
-        ("norm, candidate over reference", figure(row.get("norm_ratio"))),
+        ("norm, candidate over reference", size(row.get("norm_ratio"))),
         ("NaN or Inf", nonfinite(row.get("nonfinite")) or "none"),
         ("samples", _samples(row)),
     ]
@@ -146,14 +143,14 @@ def _explained(row: Mapping[str, Any]) -> list[str]:
     return told if more <= 0 else [*told[:_MOST_EXPLAIN], f"and {more:,} more in study.json"]
 
 
-def _classes(row: Mapping[str, Any], *, suspect: bool, later: bool) -> str:
-    marks = {"suspect": suspect, "output": bool(row.get("is_output")), "later": later}
+def _classes(row: Mapping[str, Any], *, suspect: bool) -> str:
+    marks = {"suspect": suspect, "output": bool(row.get("is_output"))}
     return " ".join(name for name, holds in marks.items() if holds)
 
 
 def _tensor(row: Mapping[str, Any]) -> dict[str, Any]:
     worst = row.get("worst_channel") or {}
-    channel = f"{count(worst.get('index'))}: {figure(worst.get('rel_l2'))}" if worst else ABSENT
+    channel = f"{count(worst.get('index'))}: {size(worst.get('rel_l2'))}" if worst else ABSENT
     return {
         "index": clean(row.get("index", "")),
         "name": clean(row.get("name", "")),
@@ -163,7 +160,7 @@ def _tensor(row: Mapping[str, Any]) -> dict[str, Any]:
         "shape": shape(row.get("shape")),
         "pairing": _pairing(row),
         "errors": [_error(row.get(key)) for key in ("rel_l2", "introduced", "inherited")],
-        "max_abs": (figure(row.get("max_abs")), _key(row.get("max_abs"))),
+        "max_abs": (size(row.get("max_abs")), _key(row.get("max_abs"))),
         "channel": (channel, _key(worst.get("rel_l2"))),
         "nonfinite": (nonfinite(row.get("nonfinite")), sum(_counts(row.get("nonfinite"))[:2])),
         "grade": GRADES.get(row.get("grade") or "", ABSENT),
@@ -179,7 +176,7 @@ def nonfinite(counts: Mapping[str, Any] | None) -> str:
 def size_or_broken(value: object, broken: object) -> str:
     """An error as a figure; where NaN or Inf make it infinite, how many elements are."""
     x, elements = number(value), number(broken)
-    return f"{count(elements)} NaN or Inf" if elements and (x is None or not math.isfinite(x)) else figure(value)
+    return f"{count(elements)} NaN or Inf" if elements and (x is None or not math.isfinite(x)) else size(value)
 
 
 def broken_elements(row: Mapping[str, Any]) -> int:
@@ -192,7 +189,7 @@ def _counts(counts: Mapping[str, Any] | None) -> list[int]:
 
 
 def _error(value: object) -> dict[str, Any]:
-    return {"text": figure(value), "key": _key(value), "level": level(value)}
+    return {"text": size(value), "key": _key(value), "level": level(value)}
 
 
 def _key(value: object) -> str:
@@ -220,7 +217,7 @@ def _samples(row: Mapping[str, Any]) -> str:
     ordered = sorted(math.inf if math.isnan(value) else value for value in each)
     middle = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
     return (
-        f"{text}: relative L2 from {figure(ordered[0])} over {figure(middle)} (median) to {figure(ordered[-1])}, "
+        f"{text}: relative L2 from {size(ordered[0])} over {size(middle)} (median) to {size(ordered[-1])}, "
         f"worst is sample {count(row.get('worst_sample'))}"
     )
 

@@ -2,7 +2,7 @@
 
 The page is laid out by `templates/report.html.j2` from the view model with autoescaping; drawings are SVG made here.
 The data for the page's script and the JSON of the study lie in `<script type="application/json">` with `<`, `>` and
-`&` escaped, so that no name can end the element. Without JavaScript everything is there, only unsorted.
+`&` escaped, so that no name can end the element. Without JavaScript all but the map and the later rows is there.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report import Renderer, _draw_bars, _draw_depth, _draw_graph, _draw_histogram, _draw_stretches
+from parityscope.report._map import STATES, columns
 from parityscope.report._page import TEMPLATES, embedded, laid_out, text_of, trusted
 from parityscope.report.as_json import trimmed
 from parityscope.report.view import view
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RENDERER", "render"]
 
+# Rows of the table that are there without JavaScript (chosen: a screenful or two; all of them would be most of the page).
+_FALLBACK = 50
 # A graph with at most this many nodes side by side stands beside the plots, a wider one below them.
 _BESIDE = 2
 
@@ -30,11 +33,25 @@ def render(document: Mapping[str, Any]) -> str:
         "view": model,
         "drawings": _drawings(model["figures"]),
         "style": text_of(TEMPLATES / "style.css"),
-        "script": text_of(TEMPLATES / "script.js"),
-        "data": embedded({"depth": _draw_depth.positions(model["figures"]["depth"])}),
+        "script": text_of(TEMPLATES / "script.js", TEMPLATES / "map.js"),
+        "data": embedded(_data(document, model)),
+        "states": STATES,
+        "fallback": _FALLBACK,
         "study": embedded(trimmed(document)),
     }
     return laid_out(TEMPLATES / "report.html.j2", values)
+
+
+def _data(document: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:
+    """What the page's scripts draw from: the rows of the table, the network, and where the drawings' points lie."""
+    return {
+        "rows": columns(document, model["tensors"]),
+        "map": model["map"],
+        "states": STATES,
+        "depth": _draw_depth.positions(model["figures"]["depth"]),
+        "panels": {panel["name"]: f"panel-{place}" for place, panel in enumerate(model["figures"]["tensors"])},
+        "words": {},
+    }
 
 
 def _drawings(figures: Mapping[str, Any]) -> dict[str, Any]:

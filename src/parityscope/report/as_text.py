@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RENDERER", "plain_first_screen", "render", "render_first_screen"]
 
-_OUTCOMES = {"supports": "green", "refutes": "red", "inconclusive": "yellow"}
+_OUTCOMES = {"supports": "green", "refutes": "dim", "inconclusive": "yellow"}
 _MOST_SUSPECTS = 5
 _REST = "--all shows everything here"  # where there is no report to point to
 _MOST_LINES = 16  # of code that a repair shows here; more is for the page. Chosen: half a terminal.

@@ -13,13 +13,14 @@ from parityscope.report._conditioning import conditioning
 from parityscope.report._figures import figures
 from parityscope.report._findings import experiments, findings, sequence
 from parityscope.report._first_screen import first_screen
-from parityscope.report._key_figures import key_figures
 from parityscope.report._ladder import ladder
+from parityscope.report._map import network_map
 from parityscope.report._nvidia import deploys_with_tensorrt, nvidia
 from parityscope.report._offered import repairs
 from parityscope.report._running import running
 from parityscope.report._skips import skipped
-from parityscope.report._tensors import outputs, suspects, tensors
+from parityscope.report._tensors import GRADES, broken_elements, outputs, suspects, tensors
+from parityscope.report._tiles import tiles
 from parityscope.report.words import clean, count, figure, number, percent
 
 if TYPE_CHECKING:
@@ -32,11 +33,7 @@ _FLOAT32_ROUNDING = 2.0**-24
 # Says what outputs alone tell where no cause is proved (checks/outputs_alone.py).
 _FROM_OUTPUTS = "FUS014"
 
-_VERDICTS: Mapping[str, tuple[str, str, str]] = {
-    "within": ("Within policy", "✓", "Every output is as close to the reference as the policy asks."),
-    "beyond": ("Beyond policy", "✕", "At least one output is further from the reference than the policy allows."),
-    "incomplete": ("Incomplete", "?", "Nothing was found beyond policy, but something asked for was not judged."),
-}
+_SYMBOLS: Mapping[str, str] = {"within": "✓", "beyond": "✕", "incomplete": "?"}
 
 
 def view(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,7 +48,8 @@ def view(document: Mapping[str, Any]) -> dict[str, Any]:
         "headline": clean(document.get("headline") or _verdict(document)["meaning"]),
         "versus": _versus(document),
         "varies": _varies(document),
-        "key_figures": key_figures(document, offered, skips),
+        "tiles": tiles(document, offered),
+        "map": network_map(document),
         "causes": [finding for finding in found if finding["role"] == "cause"],
         "others": [finding for finding in found if finding["role"] != "cause"],
         "no_cause": _no_cause(document),
@@ -79,10 +77,28 @@ def _model(document: Mapping[str, Any]) -> str:
 
 
 def _verdict(document: Mapping[str, Any]) -> dict[str, str]:
-    key = document.get("verdict", "incomplete")
-    key = key if key in _VERDICTS else "incomplete"
-    label, symbol, meaning = _VERDICTS[key]
-    return {"key": key, "label": label, "symbol": symbol, "meaning": meaning}
+    """The verdict in the words of what it was held against: a budget that somebody wrote, or what the format explains."""
+    key = str(document.get("verdict", "incomplete"))
+    key = key if key in _SYMBOLS else "incomplete"
+    label, meaning = _meant(key, document)
+    return {"key": key, "label": label, "symbol": _SYMBOLS[key], "meaning": meaning}
+
+
+def _meant(key: str, document: Mapping[str, Any]) -> tuple[str, str]:
+    policy = document.get("policy") or {}
+    declared = str(policy.get("declared") or "")
+    arithmetic = GRADES.get(declared, clean(declared)) or "the arithmetic"
+    if key == "incomplete":
+        return "Not everything was judged", "Nothing judged differs too much, but something asked for was not judged."
+    if key == "within":
+        if policy.get("budgets"):
+            return "Within the budget", "Every output is as close to the reference as its budget asks."
+        return f"As close as {arithmetic} allows", "Every output is as close to the reference as the arithmetic allows."
+    if any(broken_elements(row) for row in document.get("outputs", ())):
+        return "NaN or infinite", "An output is not finite where the reference's is."
+    if policy.get("budgets"):
+        return "Beyond the budget", "At least one output is further from the reference than its budget allows."
+    return f"Differs more than {arithmetic} explains", "At least one output differs more than its arithmetic explains."
 
 
 def _versus(document: Mapping[str, Any]) -> dict[str, str]:
@@ -117,7 +133,7 @@ def _no_cause(document: Mapping[str, Any]) -> str:
     if any(finding.get("role") == "cause" for finding in document.get("findings", ())):
         return ""
     if document.get("verdict") == "within":
-        return "The outputs agree within policy, so no cause was looked for."
+        return "The outputs agree, so no cause was looked for."
     answers = [found.get("claim", "") for found in document.get("findings", ()) if found.get("code") == _FROM_OUTPUTS]
     if document.get("verdict") == "beyond" and answers:
         return clean(str(answers[0]))

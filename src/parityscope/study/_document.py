@@ -19,7 +19,7 @@ from parityscope.comparison.ladder import ladder
 from parityscope.records import SCHEMA, Skip
 from parityscope.study._document_rows import distance, output_row, tensor_rows
 from parityscope.study._folder import strict
-from parityscope.study._plots import graph_views, plots
+from parityscope.study._plots import graph_views, plots, wiring
 from parityscope.study._verdicts import reason_for
 from parityscope.version import __version__
 
@@ -78,6 +78,7 @@ def document_of(known: Examination) -> dict[str, Any]:
             "suspects": [_suspect(suspect, known) for suspect in suspects[:_SUSPECTS]],
             "plots": plots(run.statistics, known.layers.statistics if known.layers else {}, suspects),
             "graph_views": graph_views(case.model, suspects),
+            "wiring": wiring(case.model) if known.tensors else {},
             "localization": _localization(known),
             "ladder": [
                 {**asdict(rung), "new": list(rung.new[:_NAMED_ON_A_RUNG]), "new_count": len(rung.new)}

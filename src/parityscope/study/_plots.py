@@ -1,4 +1,4 @@
-"""What the report draws of a study: histograms of a few tensors, and the graph around the leading suspects."""
+"""What the report draws of a study: histograms of a few tensors, the graph, and what lies around the leading suspects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from parityscope.comparison import Statistics
     from parityscope.records import Suspect
 
-__all__ = ["graph_views", "plots"]
+__all__ = ["graph_views", "plots", "wiring"]
 
 _DRAWN = 3  # suspects that get histograms and a view of the graph
 _REACH = 3  # nodes up and down from a suspect in its view
@@ -110,3 +110,24 @@ def _neighbours(center: ir.Node, order: Mapping[int, int]) -> list[ir.Node]:
                     ahead.append(other)
         edge = ahead
     return list(found.values())
+
+
+def wiring(model: Model) -> dict[str, Any]:
+    """The whole graph for a map of it: of each node in order its name, its operator, and the nodes that it reads."""
+    graph = model.graph()
+    values(graph)
+    computing = [node for node in graph.graph if node.op_type != "Constant"]
+    order = {id(node): index for index, node in enumerate(computing)}
+    reads = [
+        sorted({order[id(before)] for value in node.inputs if (before := _producer(value)) and id(before) in order})
+        for node in computing
+    ]
+    return {
+        "names": [node_name(node, index) for index, node in enumerate(computing)],
+        "operators": [node.op_type for node in computing],
+        "reads": reads,
+    }
+
+
+def _producer(value: ir.Value | None) -> ir.Node | None:
+    return None if value is None else value.producer()

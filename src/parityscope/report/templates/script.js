@@ -1,78 +1,138 @@
-// Adds to a page that is complete without it: sorting and filtering the table, a tooltip on the depth chart.
+// Adds to a page that is complete without it: the table of all tensors, drawn where it is looked at, sorted and filtered;
+// a tooltip on the depth chart. What is drawn comes from the page's data as text only.
 "use strict";
+const page = JSON.parse(document.getElementById("page-data").textContent);
+const all = (selector, within = document) => Array.from(within.querySelectorAll(selector));
+const make = (tag, text, name) => Object.assign(document.createElement(tag), { textContent: text, className: name || "" });
+const words = (text, ...values) => values.reduce((said, value, at) => said.replace(`{${at}}`, value), page.words[text] ?? text);
+const grouped = (value) => value.toLocaleString("en");
+const rows = page.rows;
+const pointed = (column, place) => rows[column].texts[rows[column].at[place]];
+const nodeOf = (place) => rows.node[place] || rows.name[place];
+const whole = (place) => `${rows.name[place]} ${rows.node[place]} ${pointed("operator", place)}`.toLowerCase();
+
 (() => {
-  const all = (selector, within = document) => Array.from(within.querySelectorAll(selector));
-  const make = (tag, text, name) => Object.assign(document.createElement(tag), { textContent: text, className: name || "" });
-
   const table = document.getElementById("all");
-  if (table) {
-    const body = table.tBodies[0];
-    const rows = Array.from(body.rows);
-    const key = (row, column) => {
-      const cell = row.cells[column];
-      return "key" in cell.dataset ? cell.dataset.key : cell.textContent;
-    };
-    const form = document.getElementById("filter");
-    const more = form.elements.more;
-    const atOnce = rows.filter((row) => !row.classList.contains("later")).length;
-    let everything = false;
-    const limit = () => {
-      let shown = 0;
-      for (const row of body.rows) {
-        shown += row.hidden ? 0 : 1;
-        row.classList.toggle("later", !everything && shown > atOnce);
-      }
-      more.hidden = everything || shown <= atOnce;
-      const of = shown === rows.length ? "" : ` of ${rows.length.toLocaleString("en")}`;
-      const first = more.hidden ? "" : `, the first ${atOnce} shown`;
-      form.querySelector("output").textContent = `${shown.toLocaleString("en")}${of} tensors${first}`;
-    };
-    more.addEventListener("click", () => {
-      everything = true;
-      limit();
-    });
-    const sort = (header, column) => {
-      const words = "text" in header.dataset;
-      const was = header.getAttribute("aria-sort");
-      const down = was ? was === "ascending" : !words && column > 0;
-      const compare = words
-        ? (a, b) => a.key.localeCompare(b.key, "en", { numeric: true })
-        : (a, b) => (a.number === b.number ? 0 : a.number - b.number);
-      const keyed = rows.map((row, place) => {
-        const text = key(row, column);
-        return { row, place, key: text, number: parseFloat(text), absent: !words && Number.isNaN(parseFloat(text)) };
-      });
-      keyed.sort((a, b) => a.absent - b.absent || (down ? compare(b, a) : compare(a, b)) || a.place - b.place);
-      for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
-      header.setAttribute("aria-sort", down ? "descending" : "ascending");
-      body.append(...keyed.map((entry) => entry.row));
-      limit();
-    };
-    Array.from(table.tHead.rows[0].cells).forEach((header, column) => {
-      const button = make("button", header.textContent);
-      button.type = "button";
-      header.replaceChildren(button);
-      button.addEventListener("click", () => sort(header, column));
-    });
+  if (!table) return;
+  const ROW = 42, AROUND = 10, PRINTED = 400;
+  const box = table.parentElement, body = table.tBodies[0], form = document.getElementById("filter");
+  const number = (text) => {
+    if (text === page.words["not finite"] || text === "not finite" || text === "NaN") return Infinity;
+    return parseFloat(text.slice(text.indexOf(":") + 1).replaceAll(",", ""));
+  };
+  const cells = [
+    { number: (i) => rows.index[i] },
+    { text: (i) => rows.name[i] },
+    { text: (i) => pointed("operator", i) },
+    { number: (i) => number(rows.total[i]) },
+    { number: (i) => number(rows.introduced[i]) },
+    { number: (i) => number(rows.inherited[i]) },
+    { number: (i) => number(rows.max[i]) },
+    { number: (i) => number(rows.channel[i]) },
+    { text: (i) => pointed("grade", i) },
+    { number: (i) => rows.lost[i]?.[1] ?? 0 },
+    { text: (i) => pointed("shape", i) },
+  ];
+  let order = Array.from({ length: rows.count }, (_, i) => i);
+  let shown = order;
 
-    const texts = rows.map((row) => `${row.cells[1].textContent} ${row.cells[2].textContent}`.toLowerCase());
-    const filter = () => {
-      const wanted = form.elements.text.value.trim().toLowerCase();
-      rows.forEach((row, place) => {
-        const worse = !form.elements.worse.checked || parseFloat(key(row, 4)) > 1e-3;
-        row.hidden = !(worse && texts[place].includes(wanted));
-      });
-      limit();
-    };
-    form.addEventListener("input", filter);
-    form.addEventListener("submit", (event) => event.preventDefault());
-    form.hidden = false;
+  const line = (i) => {
+    const row = make("tr", "", rows.classes[i] ?? "");
+    row.id = `t${i}`;
+    row.style.height = `${ROW}px`;
+    const head = make("th", "");
+    head.scope = "row";
+    head.title = rows.node[i] ? `${rows.name[i]} (${rows.node[i]})` : rows.name[i];
+    head.append(make("span", rows.name[i], "name"), make("span", [nodeOf(i), rows.how[i]].filter(Boolean).join("; "), "quiet"));
+    const index = make("td", "", `num s${rows.state[i]}`);
+    const open = make("button", String(rows.index[i] < 0 ? "" : rows.index[i]));
+    open.type = "button";
+    open.setAttribute("aria-label", words("show {0} on the map", rows.name[i]));
+    open.addEventListener("click", () => document.dispatchEvent(new CustomEvent("open-node", { detail: rows.index[i] })));
+    index.append(open);
+    const shape = make("td", pointed("shape", i));
+    shape.append(make("span", pointed("dtype", i), "quiet"));
+    row.append(
+      index, head, make("td", pointed("operator", i)), make("td", rows.total[i], "num"),
+      make("td", rows.introduced[i], `num e${rows.level[i]}`), make("td", rows.inherited[i], "num"),
+      make("td", rows.max[i], "num"), make("td", rows.channel[i], "num"), make("td", pointed("grade", i)),
+      make("td", rows.lost[i]?.[0] ?? "", "num"), shape,
+    );
+    return row;
+  };
+  const gap = (lines) => {
+    const row = make("tr", "", "gap");
+    row.ariaHidden = "true";
+    const cell = make("td", "");
+    cell.colSpan = cells.length;
+    cell.style.height = `${lines * ROW}px`;
+    row.append(cell);
+    return lines > 0 ? [row] : [];
+  };
+  const draw = (first = Math.max(0, Math.floor(box.scrollTop / ROW) - AROUND), many = Math.ceil((box.clientHeight || 800) / ROW) + 2 * AROUND) => {
+    const last = Math.min(shown.length, first + many);
+    body.replaceChildren(...gap(first), ...shown.slice(first, last).map(line), ...gap(shown.length - last));
+    table.ariaRowCount = String(shown.length + 1);
+  };
+  const filter = () => {
+    const wanted = form.elements.text.value.trim().toLowerCase();
+    const worse = form.elements.worse.checked;
+    shown = order.filter((i) => (!worse || number(rows.introduced[i]) > 1e-3) && (!wanted || whole(i).includes(wanted)));
+    const of = shown.length === rows.count ? "" : ` / ${grouped(rows.count)}`;
+    form.querySelector("output").textContent = words("{0} tensors", `${grouped(shown.length)}${of}`);
+    box.scrollTop = 0;
+    draw();
+  };
+  const sort = (header, column) => {
+    const { number: value, text } = cells[column];
+    const was = header.getAttribute("aria-sort");
+    const down = was ? was === "ascending" : !text && column > 0;
+    const keys = Array.from({ length: rows.count }, (_, i) => (text ? text(i) : value(i)));
+    const absent = (i) => !text && Number.isNaN(keys[i]);
+    const compare = text
+      ? (a, b) => keys[a].localeCompare(keys[b], "en", { numeric: true })
+      : (a, b) => (keys[a] === keys[b] ? 0 : keys[a] - keys[b]);
+    order = Array.from({ length: rows.count }, (_, i) => i);
+    order.sort((a, b) => absent(a) - absent(b) || (down ? compare(b, a) : compare(a, b)) || a - b);
+    for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+    header.setAttribute("aria-sort", down ? "descending" : "ascending");
+    filter();
+  };
+  Array.from(table.tHead.rows[0].cells).forEach((header, column) => {
+    const button = make("button", header.textContent);
+    button.type = "button";
+    header.replaceChildren(button);
+    button.addEventListener("click", () => sort(header, column));
+  });
+  form.addEventListener("input", filter);
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.hidden = false;
+  let asked = 0;
+  box.addEventListener("scroll", () => {
+    cancelAnimationFrame(asked);
+    asked = requestAnimationFrame(() => draw());
+  });
+  document.addEventListener("find-tensor", (event) => {
+    if (!shown.includes(event.detail)) {
+      form.elements.text.value = "";
+      form.elements.worse.checked = false;
+      filter();
+    }
+    box.scrollTop = Math.max(0, shown.indexOf(event.detail) * ROW - box.clientHeight / 2);
+    draw();
+    const row = document.getElementById(`t${event.detail}`);
+    row.classList.add("found");
+    row.scrollIntoView({ block: "center" });
+    row.querySelector("button").focus({ preventScroll: true });
+  });
+  addEventListener("beforeprint", () => draw(0, PRINTED));
+  addEventListener("afterprint", () => draw());
+  const useful = rows.introduced.some((text) => !Number.isNaN(number(text)));
+  const start = useful ? 4 : 3;
+  sort(table.tHead.rows[0].cells[start], start);
+})();
 
-    const start = all("th", table.tHead).findIndex((header) => header.textContent === "introduced");
-    const useful = rows.some((row) => key(row, start) !== "");
-    sort(table.tHead.rows[0].cells[useful ? start : 3], useful ? start : 3);
-  }
-
+(() => {
   // A drawing that is wider than the screen starts at what it is about: the first mark in it.
   for (const box of all(".chart")) {
     const mark = box.scrollWidth > box.clientWidth ? box.querySelector(".ring, .node.suspect") : null;
@@ -81,53 +141,39 @@
       box.scrollLeft = at.left + at.width / 2 - box.getBoundingClientRect().left - box.clientWidth / 2;
     }
   }
-
-  const chart = document.getElementById("depth-chart");
-  const points = JSON.parse(document.getElementById("chart-data").textContent).depth;
+  const chart = document.getElementById("depth-chart"), points = page.depth;
   if (chart && points.length) {
     const svg = chart.querySelector("svg");
-    const tip = make("div", "");
+    const tip = make("div", "", "tip");
     tip.id = "tip";
     tip.hidden = true;
     chart.append(tip);
     const cross = document.createElementNS("http://www.w3.org/2000/svg", "path");
     cross.setAttribute("class", "cross");
     svg.append(cross);
-    const nearest = (x) => points.reduce((best, point) => (Math.abs(point[0] - x) < Math.abs(best[0] - x) ? point : best));
     let current = null;
-    const show = (event) => {
+    svg.addEventListener("pointermove", (event) => {
       const box = svg.getBoundingClientRect();
-      const scale = svg.viewBox.baseVal.width / box.width;
-      current = nearest((event.clientX - box.left) * scale);
-      const row = document.getElementById(`t${current[1]}`);
-      const [name, node] = all("th span", row);
+      const scale = svg.viewBox.baseVal.width / box.width, x = (event.clientX - box.left) * scale;
+      current = points.reduce((best, point) => (Math.abs(point[0] - x) < Math.abs(best[0] - x) ? point : best));
+      const i = current[1];
       tip.replaceChildren(
-        make("b", name.textContent),
-        make("span", `${row.cells[2].textContent} ${node.textContent}`, "quiet"),
-        make("div", `introduced ${row.cells[4].textContent}`),
-        make("div", `inherited ${row.cells[5].textContent}`),
-        make("div", `total ${row.cells[3].textContent}`),
+        make("b", rows.name[i]),
+        make("span", `${pointed("operator", i)} ${nodeOf(i)}`, "quiet"),
+        ...["introduced", "inherited", "total"].map((column) => make("div", `${words(column)} ${rows[column][i]}`)),
       );
       tip.hidden = false;
       cross.setAttribute("d", `M${current[0]},16V354`);
-      const x = current[0] / scale;
-      tip.style.left = `${x > box.width / 2 ? x - tip.offsetWidth - 14 : x + 14}px`;
+      const left = current[0] / scale;
+      tip.style.left = `${left > box.width / 2 ? left - tip.offsetWidth - 14 : left + 14}px`;
       tip.style.top = `${Math.max(0, event.clientY - box.top - tip.offsetHeight / 2)}px`;
-    };
-    const hide = () => {
+    });
+    svg.addEventListener("pointerleave", () => {
       tip.hidden = true;
       cross.setAttribute("d", "");
-    };
-    svg.addEventListener("pointermove", show);
-    svg.addEventListener("pointerleave", hide);
+    });
     svg.addEventListener("click", () => {
-      if (!current) return;
-      all("tr.found").forEach((row) => row.classList.remove("found"));
-      const row = document.getElementById(`t${current[1]}`);
-      row.hidden = false;
-      row.classList.remove("later");
-      row.classList.add("found");
-      row.scrollIntoView({ block: "center" });
+      if (current) document.dispatchEvent(new CustomEvent("open-node", { detail: rows.index[current[1]] }));
     });
   }
   addEventListener("beforeprint", () => all("details").forEach((part) => (part.open = true)));

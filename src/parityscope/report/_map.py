@@ -1,0 +1,85 @@
+"""The map of the page: what every tensor and node of the network did, as compact columns that the page's script draws from.
+
+A state a tensor: as expected of the arithmetic, hands on what it inherits, introduces an error, not finite, or not judged.
+Text that repeats (operators, grades, shapes) is held once and pointed to, and what is rare is held by row, so that a
+tensor takes some 150 bytes of the page.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from parityscope.report.words import number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["STATES", "columns", "network_map"]
+
+# In the order of what a cell of the strip shows where several tensors share it: the last one wins.
+STATES = ("not judged", "as expected", "hands on or amplifies what enters", "introduces error", "not finite")
+_UNKNOWN, _EXPECTED, _INHERITS, _INTRODUCES, _BROKEN = range(len(STATES))
+_SMALL = 0.1  # of what a layer inherits: it only passes that on; chosen, as on the first screen
+
+
+def network_map(document: Mapping[str, Any]) -> dict[str, Any]:
+    """How many nodes there are, which one the first cause (else the first suspect) is, and what each node reads.
+
+    `cause` is a node's index, None where nothing points to one; `wiring` is empty in studies that do not hold it.
+    """
+    causes = [one for one in document.get("findings", ()) if one.get("role") == "cause"]
+    ranked = document.get("suspects", ()) if document.get("verdict") != "within" else ()
+    sites = [one.get("site") or {} for one in (*causes[:1], *ranked[:1])]
+    places = [int(place) for site in sites if (place := number(site.get("index"))) is not None and place >= 0]
+    indices = [int(place) for row in document.get("tensors", ()) if (place := number(row.get("index"))) is not None]
+    nodes = int(number((document.get("model") or {}).get("nodes")) or 0)
+    return {
+        "nodes": max([nodes, *(index + 1 for index in indices)]) if indices else 0,
+        "cause": places[0] if places else None,
+        "wiring": document.get("wiring") or {},
+    }
+
+
+def state(row: Mapping[str, Any]) -> int:
+    """Which of `STATES` a tensor of the document is in."""
+    lost = number((row.get("nonfinite") or {}).get("candidate")) or 0
+    error = number(row.get("rel_l2"))
+    if lost or (error is not None and math.isnan(error)):
+        return _BROKEN
+    if not row.get("grade"):
+        return _UNKNOWN
+    if row["grade"] != "beyond":
+        return _EXPECTED
+    introduced, inherited = number(row.get("introduced")), number(row.get("inherited"))
+    if introduced is None or inherited is None:
+        return _UNKNOWN
+    return _INHERITS if introduced <= _SMALL * inherited else _INTRODUCES
+
+
+def columns(document: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The rows of `document["tensors"]`, worded in `rows` (view's `tensors`), column by column."""
+    found: dict[str, Any] = {
+        "count": len(rows),
+        "index": [int(row["index"]) if row["index"].isdigit() else -1 for row in rows],
+        "name": [row["name"] for row in rows],
+        "node": ["" if row["node"] == row["name"] else row["node"] for row in rows],
+        "state": "".join(str(state(row)) for row in document.get("tensors", ())),
+        "level": "".join(str(row["errors"][1]["level"]) for row in rows),
+        "max": [row["max_abs"][0] for row in rows],
+        "channel": [row["channel"][0] for row in rows],
+        "lost": {str(place): row["nonfinite"] for place, row in enumerate(rows) if row["nonfinite"][0]},
+        "how": {str(place): row["pairing"] for place, row in enumerate(rows) if row["pairing"]},
+        "classes": {str(place): row["classes"] for place, row in enumerate(rows) if row["classes"]},
+    }
+    for place, name in enumerate(("total", "introduced", "inherited")):
+        found[name] = [row["errors"][place]["text"] for row in rows]
+    for name, key in (("operator", "op_type"), ("grade", "grade"), ("shape", "shape"), ("dtype", "dtype")):
+        found[name] = _pointed([row[key] for row in rows])
+    return found
+
+
+def _pointed(texts: Sequence[str]) -> dict[str, list[Any]]:
+    """The different texts, and for each row which of them it has."""
+    places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+    return {"texts": list(places), "at": [places[text] for text in texts]}
