@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from parityscope.arithmetic.fusion import Fusion
     from parityscope.logs import EngineLayer
 
-__all__ = ["Agreement", "agreement"]
+__all__ = ["Agreement", "Foretold", "agreement", "foretold"]
 
 MOVING = frozenset(
     {
@@ -78,3 +78,26 @@ def _edges(model: ir.Model) -> Iterator[tuple[ir.Node, str, ir.Node]]:
             for reader, _ in value.uses():
                 if reader.graph is model.graph and reader.outputs:
                     yield node, str(value.name), reader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foretold:
+    """How many of an engine's regions a profile has just so: the nodes that compute in one kernel, and no others.
+
+    `predicted` and `regions` count those that have any node of which both know; `exact` those that are the same.
+    """
+
+    predicted: int
+    regions: int
+    exact: int
+
+
+def foretold(model: ir.Model, fusion: Fusion, layers: Iterable[EngineLayer]) -> Foretold:
+    """The regions of the engine's `layers` that `fusion` of `model` has exactly; a node in several kernels counts in each."""
+    makers = {str(node.outputs[0].name): node for node in model.graph if node.op_type not in MOVING}
+    kernels = [frozenset(str(makers[name].name) for name in each.values if name in makers) for each in fusion.kernels]
+    engine = [frozenset(layer.nodes) for layer in layers]
+    known = frozenset().union(*kernels) & frozenset().union(*engine)
+    mine = {kernel & known for kernel in kernels} - {frozenset()}
+    theirs = {layer & known for layer in engine} - {frozenset()}
+    return Foretold(predicted=len(mine), regions=len(theirs), exact=len(mine & theirs))

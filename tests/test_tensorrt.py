@@ -38,7 +38,7 @@ from parityscope.errors import ParityError
 from parityscope.records import Policy
 from parityscope.report.network import FORMS, document
 from parityscope.study import examine
-from proving.engine_fusion import agreement
+from proving.engine_fusion import agreement, foretold
 from proving.models.fetching import require
 
 if TYPE_CHECKING:
@@ -396,6 +396,9 @@ def test_detector_as_typed_file_and_the_fusion_profile(package: Package, tmp_pat
     # 0.99 was measured (docs/tensorrt.md); a profile without the rule for pointwise chains is below 0.5.
     assert agreed.share > 0.95
     assert agreed.both_fused > 200
+    # 64 of 80 regions were measured: just these nodes in one kernel, which is harder than edge by edge.
+    regions = foretold(model, fusion, view.engine_layers)
+    assert regions.exact > 0.75 * regions.regions > 50
     alone = profile_named("none").predict(model, "f16")
     assert alone is None or agreement(model, alone, view.engine_layers).share < 0.5
 
