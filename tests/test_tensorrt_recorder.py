@@ -18,6 +18,7 @@ import pytest
 from onnx import parser
 
 from parityscope.backends import Capture
+from parityscope.backends._tensorrt.asked import unmet
 from parityscope.backends.opening import open_target
 from parityscope.backends.recording import Request, record
 from parityscope.backends.targets import parse_target
@@ -209,12 +210,28 @@ def test_too_little_memory_is_told(model: Path, tmp_path: Path, capsys: pytest.C
     assert "no memory left" in capsys.readouterr().err
 
 
+def test_a_layer_below_its_request_is_told_from_the_folder(model: Path, tmp_path: Path) -> None:
+    """Asked for FP32 and written in half precision: what `CST002` reads off the layers of an engine that is here."""
+    scene = make_scene(tmp_path / "scene", model, "10.0.1.6", FUSED)
+    words = ("--precisionConstraints", "prefer", "--layerPrecisions", "product:fp32,cut:fp32")
+    assert recorded(scene, model, "--fp16", "--times", "0", "--watch", "none", *words) == 0
+    target = parse_target(f"saved:f16?path={scene / 'recording'}")
+    with open_target(load_model(model), target, Capture()) as session:
+        assert session.executed is not None
+        assert [layer.nodes for layer in unmet(session.executed.layers)] == [("product", "cut")]
+        assert session.disturbs == "none"
+
+
 def test_a_folder_that_is_no_recording_is_refused(model: Path, tmp_path: Path) -> None:
     scene = make_scene(tmp_path / "scene", model, "10.0.1.6", FUSED)
     assert recorded(scene, model, "--times", "0") == 0
     path = scene / "recording" / "tensorrt.json"
-    for text in ("{}", '{"schema": "parityscope-tensorrt/1", "product": 3}', "[]"):
-        path.write_text(text, encoding="utf-8")
+    held = json.loads(path.read_text(encoding="utf-8"))
+    wrong: list[Any] = [{}, [], {**held, "product": 3}, {**held, "arguments": []}, {**held, "precision": "f99"}]
+    wrong += [{**held, "parts": [part]} for part in (3, {"number": "../x"}, {"number": 0, "names": {"a": 1}})]
+    wrong += [{**held, "parts": [{"number": 7, "seen": []}]}]
+    for each in wrong:
+        path.write_text(json.dumps(each), encoding="utf-8")
         target = parse_target(f"saved?path={scene / 'recording'}")
         with pytest.raises(ParityError) as caught, open_target(load_model(model), target, Capture()):
             pass

@@ -6,10 +6,12 @@ taken, with the members that the version has and no others, and that each failur
 
 from __future__ import annotations
 
+import _ctypes
 import contextlib
 import json
 import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +33,6 @@ from proving.tensorrt_replay.scenes import Region, make_scene
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
     from parityscope.backends import Session
 
@@ -235,6 +236,15 @@ def test_engines_between_versions(model: Model, opened: Opener, tmp_path: Path) 
 def test_standard_plug_ins_are_registered_first(model: Model, opened: Opener) -> None:
     with opened(model, "8.6.1.6", "trt:f16", needs_plugins=["InstanceNormalization_TRT"]) as session:
         assert session.run(sample(x=X))["y"].shape == (2, 4)
+
+
+def test_a_library_brings_its_plug_in(model: Model, opened: Opener, tmp_path: Path) -> None:
+    library = tmp_path / "libown.so"
+    library.write_bytes(Path(_ctypes.__file__).read_bytes())  # any library that loads
+    facts = {"needs_plugins": ["Own_TRT"], "libraries": {"libown.so": ["Own_TRT"]}}
+    for version in ("8.6.1.6", "10.13.0.35"):
+        with opened(model, version, f"trt:f16?plugins={library}", **facts) as session:
+            assert session.run(sample(x=X))["y"].shape == (2, 4)
 
 
 NODE = {"reason": "Assertion failed: no such mode", "node": 1, "name": "cut", "operator": "Relu"}

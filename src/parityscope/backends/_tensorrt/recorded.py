@@ -50,6 +50,9 @@ __all__ = ["engine_session"]
 _FACTS = "tensorrt.json"
 _SCHEMA = "parityscope-tensorrt/1"
 _NBYTES = 64 << 20  # of the file of facts (chosen): names of some hundred thousand tensors
+_PARTS = 10**6  # more than any recording has
+_PRODUCTS = frozenset({"tensorrt", "tensorrt_rtx"})
+_PRECISIONS = frozenset({"", "f32", "f16", "bf16", "int8", "f8e4m3"})
 _FIRST_INT64 = 10
 _FORMATS = {"fp32": "f32", "fp16": "f16", "bf16": "bf16", "int8": "int8"}
 _DISTURBS = {"unfused": "unfused tensors shown", "debug": "debug tensors marked", "outputs": "outputs marked"}
@@ -132,11 +135,35 @@ def _facts(folder: Path) -> dict[str, Any]:
         raise ParityError(f"{path.name} is not what the recorder writes", where=str(path), fix=fix)
     texts = [held.get(key) for key in ("product", "version", "made_by")]
     parts = held.get("parts")
-    if not all(isinstance(text, str) and text for text in texts) or not isinstance(parts, list):
-        raise ParityError(f"{path.name} is damaged", where=str(path), fix=fix)
-    if not held["version"].split(".")[0].isdigit() or not all(isinstance(part, dict) for part in parts):
+    whole = (
+        all(isinstance(text, str) and text for text in texts)
+        and texts[0] in _PRODUCTS
+        and str(texts[1]).split(".")[0].isdecimal()
+        and held.get("precision", "") in _PRECISIONS
+        and isinstance(held.get("arguments", {}), dict)
+        and isinstance(parts, list)
+        and all(_is_part(part) for part in parts)
+    )
+    if not whole:
         raise ParityError(f"{path.name} is damaged", where=str(path), fix=fix)
     return held
+
+
+def _is_part(held: object) -> bool:
+    """Whether this is what the recorder tells of one engine that shows tensors."""
+    if not isinstance(held, dict):
+        return False
+    number, names, refused = held.get("number"), held.get("names", {}), held.get("refused", [])
+    far = held.get("disturbance")
+    return (
+        isinstance(number, int)
+        and 0 <= number < _PARTS
+        and isinstance(names, dict)
+        and all(isinstance(each, str) for each in names.values())
+        and isinstance(refused, list)
+        and all(isinstance(each, str) for each in refused)
+        and (far is None or (isinstance(far, int | float) and far >= 0))
+    )
 
 
 def _part(folder: Path, facts: Mapping[str, Any], model: Model, graph: _Graph, pair: str) -> _Part:
@@ -183,7 +210,7 @@ def _executed(folder: Path, told: Mapping[str, Any], model: Model, graph: _Graph
     pairs = [item.rpartition(":") for item in str(asked.get("layerPrecisions") or "").split(",") if item]
     options = Options(
         tf32=bool(asked.get("tf32")),
-        precision="" if told.get("precision") in {"f32", None} else str(told["precision"]),
+        precision="" if told.get("precision", "") == "f32" else str(told.get("precision", "")),
         typing="weak" if told.get("typing") == "weak" else "strong",
         layers=tuple(
             (name if name == "*" else glob.escape(name), _FORMATS[kind]) for name, _, kind in pairs if kind in _FORMATS
