@@ -16,9 +16,9 @@ from parityscope import diagnosis
 from parityscope.backends.targets import parse_target
 from parityscope.case import Case, load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
-from parityscope.checks import Check, Proposal, Result, Scene
+from parityscope.checks import Check, Claim, Prediction, Scene, Shown
 from parityscope.diagnosis import SPENT, TimeSpentError, diagnose_scene
-from parityscope.records import Evidence, Experiment, Finding, Policy
+from parityscope.records import Policy
 from parityscope.study import examine
 from parityscope.testing.networks import write_network
 
@@ -62,45 +62,23 @@ def _check(
 ) -> Check:
     """A check whose experiments take as long as they say; they are supported, with that share, if there is one."""
 
-    def proposal(runs: Runs, cost_s: float) -> Proposal:
-        experiment = Experiment(
-            check=code,
-            claim=f"{code} {runs} {cost_s}",
-            change="",
-            measure="",
-            if_true="",
-            if_false="",
-            cost_s=cost_s,
-            runs=runs,
-        )
+    def claim(runs: Runs, cost_s: float) -> Claim:
+        words = f"{code} {runs} {cost_s}"
 
-        def test() -> Result:
-            ran.append(experiment.claim)
+        def test() -> Shown:
+            ran.append(words)
             clock.now += cost_s
             if fails:
                 raise TimeSpentError(SPENT)
-            outcome = "refutes" if share is None else "supports"
-            evidence = Evidence(experiment=experiment, outcome=outcome, before=1.0, after=1.0, because="")  # type: ignore[arg-type]
-            if share is None:
-                return Result(evidence=evidence)
-            finding = Finding(
-                code=code,
-                title=code,
-                role="cause",
-                claim=experiment.claim,
-                confidence=1.0,
-                confidence_from="",
-                share=share,
-                evidence=(evidence,),
-            )
-            return Result(evidence=evidence, finding=finding)
+            return Shown(because="", outcome="refutes" if share is None else "supports", before=1.0, share=share)
 
-        return Proposal(experiment=experiment, test=test)
+        predicts = Prediction(measure="", if_true="", if_false="")
+        return Claim(words=words, predicts=predicts, test=test, cost_s=cost_s, runs=runs)
 
     return Check(
         code=code,
         title=code,
-        propose=lambda _: [proposal(runs, cost_s) for runs, cost_s in experiments],
+        propose=lambda: [claim(runs, cost_s) for runs, cost_s in experiments],
         holds=(),
         holds_not=(),
     )

@@ -13,6 +13,7 @@ from parityscope.backends import backend
 from parityscope.checks import check_page, checks
 from parityscope.checks._common import explained_share
 from parityscope.checks._mixed import Distance
+from parityscope.checks.asking import ask
 from parityscope.records import ExecutedGraph, ExecutedLayer
 from parityscope.testing.check_contract import check_examples
 
@@ -53,14 +54,13 @@ def test_a_wish_that_was_not_honoured_is_found() -> None:
 
     layer = ExecutedLayer(name="a", layer_type="MatMul", nodes=("a",), precision="bf16")
     scene = _scene(ExecutedGraph(layers=(layer,), requested="f16", executed="bf16"))
-    (proposal,) = CHECK.propose(scene)
+    (proposal,) = ask(CHECK, scene)
     found = proposal.test().finding
     assert found is not None
     assert found.role == "cause"
     assert found.details == {"requested": "f16", "executed": "bf16"}
     assert (
-        list(CHECK.propose(replace(scene, executed_graph=ExecutedGraph(layers=(), requested="f16", executed="f16"))))
-        == []
+        list(ask(CHECK, replace(scene, executed_graph=ExecutedGraph(layers=(), requested="f16", executed="f16")))) == []
     )
 
 
@@ -76,16 +76,16 @@ def test_a_node_that_fell_back_to_the_cpu_is_found() -> None:
     moved = ExecutedLayer(name="t", layer_type="Cast", nodes=("t",), precision="f32", provider="CPUExecutionProvider")
     scene = _scene(ExecutedGraph(layers=(on_device, fallen, shape, moved), executed="f16"))
     on_cuda = replace(scene, candidate=parse_target("ort?device=cuda"))
-    (proposal,) = CHECK.propose(on_cuda)
+    (proposal,) = ask(CHECK, on_cuda)
     found = proposal.test().finding
     assert found is not None
     assert found.details == {"nodes": ["f"], "count": 1}
     assert "1 Sin" in found.claim
     assert "opset" in found.repairs[0].text
     nothing = replace(on_cuda, executed_graph=ExecutedGraph(layers=(on_device, shape, moved)))
-    assert list(CHECK.propose(nothing)) == []
-    assert list(CHECK.propose(replace(scene, candidate=parse_target("ort")))) == []
-    (alone,) = CHECK.propose(replace(on_cuda, executed_graph=ExecutedGraph(layers=(fallen, shape))))
+    assert list(ask(CHECK, nothing)) == []
+    assert list(ask(CHECK, replace(scene, candidate=parse_target("ort")))) == []
+    (alone,) = ask(CHECK, replace(on_cuda, executed_graph=ExecutedGraph(layers=(fallen, shape))))
     everything = alone.test().finding
     assert everything is not None
     assert "onnxruntime-gpu" in everything.repairs[0].text
@@ -143,7 +143,7 @@ def test_what_explains_a_third_is_no_part_of_the_claim(share: float, told: bool)
         localization=Localization(suspects=(suspect,), method="severed", observed=1, windows=1),
         explanations={"a": Explanation(tensor="a", status="unexplained", rejected=(near,))},
     )
-    (proposal,) = CHECK.propose(scene)
+    (proposal,) = ask(CHECK, scene)
     result = proposal.test()
     assert result.finding is not None
     assert ("another epsilon" in result.finding.claim) is told

@@ -580,23 +580,24 @@ def test_a_strongly_typed_build_keeps_what_was_asked(package: Package, tmp_path:
 
 def test_a_layer_below_its_request_is_a_finding() -> None:
     from parityscope.checks import checks
+    from parityscope.checks.asking import ask
     from parityscope.records import ExecutedGraph
 
     graph = with_asked(executed_graph([engine_layer("{ForeignNode[a...b]}", "Half", "a", "b")], "f32"), {"a": "f32"})
     scene: Any = SimpleNamespace(executed_graph=graph, outputs=(SimpleNamespace(grade="f16"),), places={})
-    (proposal,) = checks()["CST002"].propose(scene)
+    (proposal,) = ask(checks()["CST002"], scene)
     found = proposal.test().finding
     assert found is not None
     assert found.role == "cause"
     assert found.details == {"layers": ["{ForeignNode[a...b]}"], "nodes": ["a", "b"]}
     scene.outputs = (SimpleNamespace(grade="f32"),)  # the nodes inside may have been computed as asked
-    (proposal,) = checks()["CST002"].propose(scene)
+    (proposal,) = ask(checks()["CST002"], scene)
     quiet = proposal.test().finding
     assert quiet is not None
     assert (quiet.role, quiet.share) == ("contributing", None)
     for silent in (None, ExecutedGraph(layers=()), executed_graph([engine_layer("x", "Half", "a")], "f32")):
         scene.executed_graph = silent
-        assert list(checks()["CST002"].propose(scene)) == []
+        assert list(ask(checks()["CST002"], scene)) == []
 
 
 def test_products_that_round_to_tf32() -> None:

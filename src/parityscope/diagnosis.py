@@ -20,13 +20,15 @@ from typing import TYPE_CHECKING
 
 from parityscope.backends.recording import Progress, silent
 from parityscope.checks import checks
+from parityscope.checks.asking import ask
 from parityscope.errors import ParityError
 from parityscope.records import ROLES, Diagnosis, Skip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from parityscope.checks import Correction, Nearest, Proposal, Result, Scene
+    from parityscope.checks import Correction, Scene
+    from parityscope.checks.asking import Nearest, Proposal, Result
     from parityscope.records import Evidence, Experiment, Finding
 
 __all__ = [
@@ -223,11 +225,8 @@ def _proposals(scene: Scene, number: int, only: Collection[str] | None) -> tuple
         if only is not None and not any(identity.startswith(f"{code}-") for identity in only):
             continue
         try:
-            for place, proposal in enumerate(check.propose(scene), start=1):
-                identity = f"{code}-{place}" + (f"@{number}" if number > 1 else "")
-                experiment = replace(proposal.experiment, identity=identity)
-                if only is None or identity in only:
-                    found.append(replace(proposal, experiment=experiment))
+            asked = list(ask(check, scene, number=number))
+            found += [one for one in asked if only is None or one.experiment.identity in only]
         except TimeSpentError:
             skipped.append(Skip(what=f"check {code}", reason=SPENT, fix="raise --time", asked=True))
         except Exception as error:  # noqa: BLE001 - the edge to plug-ins: their faults must not lose the study
@@ -243,7 +242,7 @@ def _stage(experiment: Experiment) -> int:
 
 def _tested(proposal: Proposal, name: str, skipped: list[Skip]) -> Result | None:
     try:
-        return _identified(proposal.test(), proposal.experiment)
+        return proposal.test()
     except TimeSpentError:
         skipped.append(Skip(what=name, reason=SPENT, fix="raise --time", asked=True))
     except ParityError as error:
@@ -251,27 +250,6 @@ def _tested(proposal: Proposal, name: str, skipped: list[Skip]) -> Result | None
     except Exception as error:  # noqa: BLE001 - the edge to plug-ins: their faults must not lose the study
         skipped.append(_broken(name, error))
     return None
-
-
-def _identified(result: Result, experiment: Experiment) -> Result:
-    """The result whose evidence is that of the experiment as the study calls it."""
-
-    def known(finding: Finding) -> Finding:
-        evidence = tuple(replace(one, experiment=_called(one.experiment, experiment)) for one in finding.evidence)
-        return replace(finding, evidence=evidence)
-
-    near = result.nearest
-    return replace(
-        result,
-        evidence=replace(result.evidence, experiment=_called(result.evidence.experiment, experiment)),
-        finding=None if result.finding is None else known(result.finding),
-        further=tuple(map(known, result.further)),
-        nearest=None if near is None else replace(near, finding=known(near.finding)),
-    )
-
-
-def _called(experiment: Experiment, other: Experiment) -> Experiment:
-    return replace(experiment, identity=other.identity)
 
 
 def _broken(what: str, error: Exception) -> Skip:

@@ -1,16 +1,17 @@
-"""Suspect -> Experiments; outcome -> Evidence: one hypothesis per file.
+"""What is known -> claims; their tests -> what they showed: one hypothesis per file.
 
-A check is a value of plain functions (the last line of its file). `propose` looks at a `Scene` (what is known so far)
-and gives proposals: an experiment with its prediction written down, and a `test` that runs it and judges the outcome.
-The engine (diagnosis.py) runs cheap and decisive ones first and turns what is supported into findings. A check's
-module docstring is its page in the documentation: `parityscope explain RNG001` prints it.
+A check is a value of plain functions (the last line of its file). `propose` names what it wants to know as its parameters:
+fields of the `Scene`, `suspects` (the leading ones) or the whole `scene`; it is not asked where one of them is not known, unless
+that parameter has a default. It gives claims, each with its prediction written down and a `test` that gives what it `Shown`.
+The engine (asking.py, diagnosis.py) runs cheap and decisive ones first, and writes experiments, evidence and findings under the
+check's code and title. A check's module docstring is its page in the documentation: `parityscope explain RNG001` prints it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from parityscope.plugins import discover
 
@@ -28,18 +29,20 @@ if TYPE_CHECKING:
     from parityscope.localization.calls import Growth
     from parityscope.records import (
         Budget,
-        Evidence,
         ExecutedGraph,
-        Experiment,
-        Finding,
         Localization,
+        Outcome,
         Pair,
         Policy,
+        Role,
+        Runs,
         Site,
         Target,
         Verdict,
     )
 
+    # A repair that is offered: its name, what it says, and a command where one exists.
+    Offer = tuple[str, str] | tuple[str, str, str]
     # Inputs by name -> outputs by the reference's names.
     Run = Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
     # (place of a sample, its inputs, those of the sample before) -> its inputs as a deployment's model saw them.
@@ -50,18 +53,20 @@ if TYPE_CHECKING:
 __all__ = [
     "Bench",
     "Check",
+    "Claim",
     "Correction",
     "Example",
     "Lab",
-    "Nearest",
-    "Proposal",
-    "Result",
+    "NearMiss",
+    "Prediction",
     "Scene",
+    "Shown",
     "check_page",
     "checks",
 ]
 
 _NO_FACTS: Mapping[str, str] = MappingProxyType({})
+_NO_DETAILS: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,41 +202,73 @@ class Correction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Nearest:
-    """A claim that an experiment refutes as the only cause, and that comes so near that it may be one of several.
+class Prediction:
+    """What is changed, what is measured, and what that is expected to be if the claim is true and if it is false."""
 
-    `tried` counts the claims that it is the nearest of. `distinct` says that nothing lies between it and the others, as between
-    two orders of inputs: then coming near is evidence even if what is left is not explained. An input that is zero is also
-    near to one that is small.
+    measure: str
+    if_true: str
+    if_false: str
+    change: str = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What may be wrong, at which place (None: no single one), what follows from it, and how that is tested.
+
+    `words` are a clause: "input b did not arrive as it is". `runs` says what the test has to run (records.Experiment), and
+    `cost_s` about how long that takes. The test raises ParityError where a side cannot run: then the claim was not examined.
     """
 
-    finding: Finding
-    correction: Correction
+    words: str
+    predicts: Prediction
+    test: Callable[[], Shown]
+    site: Site | None = None
+    cost_s: float = 0.0
+    runs: Runs = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What a test showed, `because` of what was measured: `before` and `after` the change, in the prediction's measure.
+
+    What supports the claim becomes a finding. Its `sentence` is, if none is given, the claim with its `because`; where one is
+    given, it is told whatever the outcome is. `share` is the part of the output error that it explains (None: that has no
+    meaning), and its confidence (in [0, 1]) where no other is given. `site`, `title`: others than the claim's and the check's.
+
+    `correction` is how it is put right in a copy, None where that cannot be done. `further` are other causes that were proved
+    together with it, each a finding of its own, all put right by that correction. `nearest` comes with what refutes.
+    """
+
+    because: str
+    outcome: Outcome = "supports"
+    before: float = 0.0
+    after: float = 1.0
+    sentence: str = ""
+    share: float | None = None
+    confidence: float | None = None
+    confidence_from: str = ""
+    role: Role = "cause"
+    site: Site | None = None
+    title: str = ""
+    repairs: Sequence[Offer] = ()
+    details: Mapping[str, Any] = field(default_factory=lambda: _NO_DETAILS)
+    correction: Correction | None = None
+    further: tuple[Shown, ...] = ()
+    nearest: NearMiss | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NearMiss:
+    """A claim that a test refutes as the only cause, and that comes so near that it may be one of several.
+
+    `shown` is what would be told of it, with its correction. `tried` counts the claims that it is the nearest of. `distinct`
+    says that nothing lies between it and the others, as between two orders of inputs: then coming near is evidence even if what
+    is left is not explained. An input that is zero is also near to one that is small.
+    """
+
+    shown: Shown
     tried: int = 1
     distinct: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """What an experiment showed, and the finding it supports (None when it refutes or stays open).
-
-    `further` are other causes that were proved together with it, each a finding of its own. `correction` is how all of them are
-    put right in a copy, None where that cannot be done. `nearest` comes with no finding.
-    """
-
-    evidence: Evidence
-    finding: Finding | None = None
-    further: tuple[Finding, ...] = ()
-    correction: Correction | None = None
-    nearest: Nearest | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
-    """An experiment and how to run and judge it."""
-
-    experiment: Experiment
-    test: Callable[[], Result]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,7 +321,7 @@ class Check:
 
     code: str
     title: str
-    propose: Callable[[Scene], Iterable[Proposal]]
+    propose: Callable[..., Iterable[Claim]]
     holds: tuple[Example, ...]
     holds_not: tuple[Example, ...]
 

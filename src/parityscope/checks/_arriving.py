@@ -7,44 +7,40 @@ before its conversion, if the ONNX file on these very inputs gives what the depl
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from parityscope.checks import Proposal, Result
+from parityscope.checks import Shown
 from parityscope.checks._conversion import worst
 from parityscope.checks._reproducing import ORDER, refuted
 from parityscope.errors import ParityError
 from parityscope.expectation import FLOAT32_ROUNDING, margin_of
-from parityscope.records import Evidence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from parityscope.checks import Bench, Scene
+    from parityscope.checks import Bench, Claim, Scene
     from parityscope.checks._reproducing import Misfit
-    from parityscope.records import Experiment
-
-    # An experiment, and what it does where nothing is known of the inputs -> the proposal.
-    Propose = Callable[[Experiment, Callable[[], Result]], Proposal]
 
 __all__ = ["arrived", "clean_inputs", "in_the_file", "unless_arrived"]
 
 
-def unless_arrived(scene: Scene, bench: Bench) -> Propose:
-    """What makes proposals of claims about the inputs: refuted where every input arrived. The file is asked once for all."""
+def unless_arrived(scene: Scene, bench: Bench) -> Callable[[Claim], Claim]:
+    """What makes a claim about the inputs one that is refuted where every input arrived. The file is asked once for all."""
     if arrived(scene):
-        return lambda experiment, _: clean_inputs(experiment)
+        return clean_inputs
     left = functools.cache(lambda: in_the_file(scene, bench))
 
-    def proposed(experiment: Experiment, test: Callable[[], Result]) -> Proposal:
-        def asked() -> Result:
+    def changed(claim: Claim) -> Claim:
+        def asked() -> Shown:
             found = left()
             if found is None:
-                return test()
-            return refuted(experiment, found, "the file on these very inputs gives what the deployment gave")
+                return claim.test()
+            return refuted(found, "the file on these very inputs gives what the deployment gave")
 
-        return Proposal(experiment=experiment, test=asked)
+        return replace(claim, test=asked)
 
-    return proposed
+    return changed
 
 
 def in_the_file(scene: Scene, bench: Bench) -> Misfit | None:
@@ -84,8 +80,7 @@ def _is_right(scene: Scene, tensor: str) -> bool:
     return pair.value("rel_l2") <= max([*allowed, margin_of("f32") * FLOAT32_ROUNDING])
 
 
-def clean_inputs(experiment: Experiment) -> Proposal:
-    """The experiment of a claim about inputs, which is refuted because they arrived."""
+def clean_inputs(claim: Claim) -> Claim:
+    """A claim about inputs that is refuted because they arrived."""
     because = "what is computed directly from the inputs is right in the candidate"
-    evidence = Evidence(experiment=experiment, outcome="refutes", before=0.0, after=0.0, because=because)
-    return Proposal(experiment=experiment, test=lambda: Result(evidence=evidence))
+    return replace(claim, test=lambda: Shown(because=because, outcome="refutes", after=0.0))

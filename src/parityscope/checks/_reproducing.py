@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Result
+from parityscope.checks import Shown
 from parityscope.comparison import measure_pair
 from parityscope.comparison.rows import aligner
 from parityscope.errors import ParityError
 from parityscope.expectation import FLOAT32_ROUNDING, distance, margin_of
-from parityscope.records import Evidence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from parityscope.checks import Bench, Scene
-    from parityscope.records import Experiment, Outcome
 
     Arrays = Mapping[str, np.ndarray]
 
@@ -213,18 +211,16 @@ def changed_run(bench: Bench, arrays: Arrays, index: int) -> dict[str, np.ndarra
         return None
 
 
-def refuted(experiment: Experiment, before: Misfit | None, because: str, *, after: float | None = None) -> Result:
-    """What an experiment showed that supports nothing; without `before` nothing could be judged."""
+def refuted(before: Misfit | None, because: str, *, after: float | None = None) -> Shown:
+    """What a test showed that supports nothing; without `before` nothing could be judged."""
     error = before.error if before else 0.0
-    outcome: Outcome = "refutes" if before else "inconclusive"
     left = error if after is None else after
-    evidence = Evidence(experiment=experiment, outcome=outcome, before=error, after=left, because=because)
-    return Result(evidence=evidence)
+    return Shown(because=because, outcome="refutes" if before else "inconclusive", before=error, after=left)
 
 
-def supported(experiment: Experiment, before: Misfit, after: Misfit, because: str) -> Evidence:
-    """The evidence of a hypothesis that explains the error."""
-    return Evidence(experiment=experiment, outcome="supports", before=before.error, after=after.error, because=because)
+def supported(before: Misfit, after: Misfit, because: str) -> Shown:
+    """What a test showed of a claim that explains the error."""
+    return Shown(because=because, before=before.error, after=after.error)
 
 
 def same_arrays(first: Arrays, second: Arrays) -> bool:

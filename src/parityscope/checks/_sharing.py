@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.checks import Proposal, Result
+from parityscope.checks import Claim, Prediction, Shown
 from parityscope.checks._common import number
 from parityscope.checks._reproducing import ORDER, RUN_S, apart
 from parityscope.comparison.rows import aligner
 from parityscope.expectation import FAR, FLOAT32_ROUNDING, margin_of
 from parityscope.expectation.expecting import expect
-from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,23 +28,24 @@ if TYPE_CHECKING:
 __all__ = ["shared_bug"]
 
 
-def shared_bug(scene: Scene, twice: Callable[[], Both], code: str, title: str) -> Proposal:
-    """The proposal of a check of this code and title; `twice` gives the reference's outputs and the unoptimized model's."""
-    experiment = Experiment(
-        check=code,
-        claim="both sides share a bug of the reference's optimizer",
-        change="run the model with the optimizer off, on the first sample",
-        measure="relative L2 distance of its outputs from the reference's",
-        if_true=f"more than {number(FAR * FLOAT32_ROUNDING)}, more than any order of the sums makes, and with the measured error "
-        "more than the declared arithmetic",
-        if_false="rounding",
+def shared_bug(scene: Scene, twice: Callable[[], Both]) -> Claim:
+    """The claim; `twice` gives the reference's outputs and the unoptimized model's."""
+    return Claim(
+        words="both sides share a bug of the reference's optimizer",
+        predicts=Prediction(
+            change="run the model with the optimizer off, on the first sample",
+            measure="relative L2 distance of its outputs from the reference's",
+            if_true=f"more than {number(FAR * FLOAT32_ROUNDING)}, more than any order of the sums makes, and with the measured "
+            "error more than the declared arithmetic",
+            if_false="rounding",
+        ),
         cost_s=2 * RUN_S,
         runs="reference",
+        test=lambda: _tested(scene, twice),
     )
-    return Proposal(experiment=experiment, test=lambda: _tested(scene, twice, experiment, title))
 
 
-def _tested(scene: Scene, twice: Callable[[], Both], experiment: Experiment, title: str) -> Result:
+def _tested(scene: Scene, twice: Callable[[], Both]) -> Shown:
     ours, plain = twice()
     align = aligner(scene.policy.matched if scene.policy else ())
     other = align(ours, plain)
@@ -61,7 +61,7 @@ def _tested(scene: Scene, twice: Callable[[], Both], experiment: Experiment, tit
         worst = max(errors.values(), default=0.0)
         because = f"the model without its optimizer is {number(worst)} from the reference"
         because += ", which may be another order of the sums" if far else ""
-        return _refuted(experiment, worst, because)
+        return Shown(because=because, outcome="refutes", after=worst)
     output = max(moved, key=lambda name: moved[name])
     because = (
         f"without its optimizer the model's {output} is {number(moved[output])} (relative L2) from the reference's, which no "
@@ -69,31 +69,24 @@ def _tested(scene: Scene, twice: Callable[[], Both], experiment: Experiment, tit
     )
     if not any(_matters(scene, name, size) for name, size in moved.items()):
         because += f"; beside what {scene.declared} costs that changes no verdict"
-        return _refuted(experiment, moved[output], because)
-    evidence = Evidence(experiment=experiment, outcome="supports", before=0.0, after=moved[output], because=because)
-    finding = Finding(
-        code=experiment.check,
-        title=title,
+        return Shown(because=because, outcome="refutes", after=moved[output])
+    return Shown(
+        because=because,
+        after=moved[output],
         role="information",
-        claim=f"The sides agree, and not with the model: {because}. They share a bug of the optimizer.",
+        sentence=f"The sides agree, and not with the model: {because}. They share a bug of the optimizer.",
         confidence=1.0 - FAR * FLOAT32_ROUNDING / moved[output],
         confidence_from="one minus what is not told from rounding over the distance",
         site=scene.places.get(output),
-        evidence=(evidence,),
-        repairs=(
-            OfferedRepair(
-                repair="other_reference",
-                text="take the model as it stands for the reference",
-                command="--reference 'ort?optimization=disabled'",
-            ),
-        ),
+        repairs=[
+            (
+                "other_reference",
+                "take the model as it stands for the reference",
+                "--reference 'ort?optimization=disabled'",
+            )
+        ],
         details={"shared": True, "between": moved[output]},
     )
-    return Result(evidence=evidence, finding=finding)
-
-
-def _refuted(experiment: Experiment, after: float, because: str) -> Result:
-    return Result(evidence=Evidence(experiment=experiment, outcome="refutes", before=0.0, after=after, because=because))
 
 
 def _matters(scene: Scene, output: str, moved: float) -> bool:

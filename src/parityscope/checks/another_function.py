@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Check, Example, Nearest, Proposal, Result
+from parityscope.checks import Check, Claim, Example, NearMiss, Prediction, Shown
 from parityscope.checks._common import leading, number, percent
 from parityscope.checks._correcting import computed_otherwise
 from parityscope.explanation import Explained
-from parityscope.records import Budget, Evidence, Experiment, Finding, OfferedRepair
+from parityscope.records import Budget
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,11 +43,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CHECK"]
 
-_CODE = "FUS002"
-_TITLE = "A layer computes another function"
 
-
-def _propose(scene: Scene) -> Iterator[Proposal]:
+def _propose(scene: Scene) -> Iterator[Claim]:
     for suspect in leading(scene):
         explanation = scene.explanations.get(suspect.site.tensor)
         if explanation is not None and explanation.status == "explained" and explanation.by[0].family == "semantic":
@@ -56,47 +53,42 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
             yield _description(suspect, explanation.described)
 
 
-def _proposal(suspect: Suspect, explanation: Explanation) -> Proposal:
+def _proposal(suspect: Suspect, explanation: Explanation) -> Claim:
     best = explanation.by[0]
     node = best.node or suspect.site.node
-    experiment = Experiment(
-        check=_CODE,
-        claim=f"{node}: {best.words}",
-        change="the layer is computed again on the candidate's own inputs with that change",
-        measure=f"share of the introduced error explained at {suspect.site.tensor}",
-        if_true="slope 1, share above 0.99 (0.9 behind a rounding), no channel above the floor",
-        if_false="less, or channels above the floor",
-    )
     share = best.share if best.share is not None else 0.0
     because = f"{percent(share)} explained, slope {number(best.slope)}, {best.channels_above} channels above the floor"
-    evidence = Evidence(experiment=experiment, outcome="supports", before=0.0, after=share, because=because)
-    return Proposal(
-        experiment=experiment,
-        test=lambda: Result(
-            evidence=evidence,
-            finding=_finding(suspect, explanation.by[1:], best, evidence),
+    return Claim(
+        words=f"{node}: {best.words}",
+        predicts=Prediction(
+            change="the layer is computed again on the candidate's own inputs with that change",
+            measure=f"share of the introduced error explained at {suspect.site.tensor}",
+            if_true="slope 1, share above 0.99 (0.9 behind a rounding), no channel above the floor",
+            if_false="less, or channels above the floor",
+        ),
+        test=lambda: replace(
+            _finding(suspect, explanation.by[1:], best, Shown(because=because, before=0.0, after=share)),
             correction=computed_otherwise(node, best.generated),
         ),
     )
 
 
-def _description(suspect: Suspect, candidate: Candidate) -> Proposal:
+def _description(suspect: Suspect, candidate: Candidate) -> Claim:
     """What describes all of the error in so many words that they might describe any: the outputs decide, in a copy."""
-    experiment = Experiment(
-        check=_CODE,
-        claim=f"{suspect.site.node}: {candidate.words}",
-        change="the layer is computed again on the candidate's own inputs with that change",
-        measure=f"share of the introduced error explained at {suspect.site.tensor}, and a corrected copy's outputs",
-        if_true="nearly all of it, and the copy's outputs are as declared",
-        if_false="the copy's outputs are still beyond",
-    )
     because = f"it explains {percent(candidate.share)}, in so many words that they might describe any error"
-    evidence = Evidence(
-        experiment=experiment, outcome="inconclusive", before=0.0, after=candidate.share, because=because
-    )
+    seen = Shown(because=because, outcome="inconclusive", before=0.0, after=candidate.share)
     correction = computed_otherwise(suspect.site.node, candidate)
     if correction is None:
-        return Proposal(experiment=experiment, test=lambda: Result(evidence=evidence))
+        return Claim(
+            words=f"{suspect.site.node}: {candidate.words}",
+            predicts=Prediction(
+                change="the layer is computed again on the candidate's own inputs with that change",
+                measure=f"share of the introduced error explained at {suspect.site.tensor}, and a corrected copy's outputs",
+                if_true="nearly all of it, and the copy's outputs are as declared",
+                if_false="the copy's outputs are still beyond",
+            ),
+            test=lambda: seen,
+        )
     best = Explained(
         hypothesis=f"generated: {candidate.kind}",
         title=candidate.words,
@@ -113,31 +105,38 @@ def _description(suspect: Suspect, candidate: Candidate) -> Proposal:
         accepted=False,
     )
     because = f"{percent(candidate.share)} explained, and with that put right in a copy the outputs are as declared"
-    finding = _finding(suspect, (), best, replace(evidence, because=because))
-    near = Nearest(finding=finding, correction=correction)
-    return Proposal(experiment=experiment, test=lambda: Result(evidence=evidence, nearest=near))
+    shown = _finding(suspect, (), best, replace(seen, because=because))
+    near = NearMiss(shown=replace(shown, correction=correction))
+    return Claim(
+        words=f"{suspect.site.node}: {candidate.words}",
+        predicts=Prediction(
+            change="the layer is computed again on the candidate's own inputs with that change",
+            measure=f"share of the introduced error explained at {suspect.site.tensor}, and a corrected copy's outputs",
+            if_true="nearly all of it, and the copy's outputs are as declared",
+            if_false="the copy's outputs are still beyond",
+        ),
+        test=lambda: replace(seen, nearest=near),
+    )
 
 
-def _finding(suspect: Suspect, others: tuple[Explained, ...], best: Explained, evidence: Evidence) -> Finding:
+def _finding(suspect: Suspect, others: tuple[Explained, ...], best: Explained, seen: Shown) -> Shown:
     node = best.node or suspect.site.node
     within = f" (in {best.on_top_of} arithmetic)" if best.on_top_of else ""
     also = f" It cannot be told from: {'; '.join(each.words for each in others)}." if others else ""
-    return Finding(
-        code=_CODE,
-        title=_TITLE,
-        role="cause",
-        claim=f"{node} ({suspect.site.op_type}): {best.words}{within}: {evidence.because}.{also}",
+    return replace(
+        seen,
+        sentence=f"{node} ({suspect.site.op_type}): {best.words}{within}: {seen.because}.{also}",
         confidence=min(1.0, max(0.0, best.share or 0.0)),
         confidence_from="the share of the layer's introduced error that the change predicts",
         site=suspect.site,
         share=suspect.share,
-        evidence=(evidence,),
         repairs=(
-            OfferedRepair(
-                repair="barrier",
-                text="keep this layer out of the fusion (make its input or output a graph output, or upgrade the runtime), "
-                "and compare the deployed file's node with the original's",
-                command="",
+            (
+                "barrier",
+                (
+                    "keep this layer out of the fusion (make its input or output a graph output, or upgrade the runtime), "
+                    "and compare the deployed file's node with the original's"
+                ),
             ),
         ),
         details={
@@ -174,8 +173,8 @@ _SIZES = {"sizes": np.array([1, 1, 4, 4], np.float32)}
 _LARGE = {"x": _RNG.uniform(200, 2000, size=(1, 2, 5, 6)).astype(np.float32)}
 
 CHECK = Check(
-    code=_CODE,
-    title=_TITLE,
+    code="FUS002",
+    title="A layer computes another function",
     propose=_propose,
     holds=(
         Example(model=_MODEL, inputs=_X, fault=("a", lambda value: value - _BIAS), constants=_CONSTANTS, site="a"),

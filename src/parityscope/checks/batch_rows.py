@@ -24,59 +24,60 @@ Sources: NVIDIA/TensorRT issues 4813 (four identical rows get four answers), 479
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks import Check, Claim, Example, Prediction
 from parityscope.checks._common import number
 from parityscope.checks._remains import remains_by_sample
 from parityscope.checks._reproducing import RUN_S, Misfit, limit_of, misfit, refuted, supported
 from parityscope.checks._rows import MOST_ALONE, Uneven, furthest, identical, is_open, parting, repeated
 from parityscope.errors import ParityError
-from parityscope.records import Experiment, Finding, OfferedRepair, Site
+from parityscope.records import Site
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from parityscope.checks import Bench, Scene
-    from parityscope.records import Evidence
+    from parityscope.checks import Bench, Scene, Shown
 
     Arrays = Mapping[str, np.ndarray]
 
 __all__ = ["CHECK"]
 
-_CODE = "SHP001"
-_TITLE = "A row's answer depends on the batch around it"
 _ROWS = 4  # of the batch that is made where the data have one row: as many as the public case had
 
 
-def _propose(scene: Scene) -> list[Proposal]:
+def _propose(scene: Scene) -> list[Claim]:
     bench = scene.bench
     if bench is None:
         return []
     rows = _rows(bench.inputs(bench.samples[0]))
     if rows is None or (rows < 2 and (bench.answers is None or not is_open(scene))):
         return []
-    experiment = Experiment(
-        check=_CODE,
-        claim="a row's answer depends on its place in the batch or on its neighbours",
-        change="run a batch of identical rows, the same rows in other places, and each row alone",
-        measure="worst relative L2 distance between the answers to one row",
-        if_true="above what the declared arithmetic explains, and not so in the reference",
-        if_false="below",
-        cost_s=RUN_S * 4,
-        runs="candidate",
-    )
-    return [Proposal(experiment=experiment, test=lambda: _tested(scene, bench, rows, experiment))]
+    return [
+        Claim(
+            words="a row's answer depends on its place in the batch or on its neighbours",
+            predicts=Prediction(
+                change="run a batch of identical rows, the same rows in other places, and each row alone",
+                measure="worst relative L2 distance between the answers to one row",
+                if_true="above what the declared arithmetic explains, and not so in the reference",
+                if_false="below",
+            ),
+            cost_s=RUN_S * 4,
+            runs="candidate",
+            test=lambda: _tested(scene, bench, rows),
+        )
+    ]
 
 
-def _tested(scene: Scene, bench: Bench, rows: int, experiment: Experiment) -> Result:
+def _tested(scene: Scene, bench: Bench, rows: int) -> Shown:
     index = bench.samples[0]
     arrays = bench.inputs(index)
     before = misfit(scene, bench.reference(index), bench.candidate(index))
     if rows > 1 and (again := repeated(scene, bench, rows)):
-        return _built_in(bench, before, again, experiment)
+        return _built_in(bench, before, again)
     if bench.answers is None:
         found = identical(scene, arrays, bench.candidate(index), rows)
     else:
@@ -85,20 +86,19 @@ def _tested(scene: Scene, bench: Bench, rows: int, experiment: Experiment) -> Re
         try:
             found = parting(scene, bench.answers, bench.outputs, arrays, same, rows)
         except ParityError as error:
-            return refuted(experiment, None, f"a changed batch cannot be run: {error.problem}")
+            return refuted(None, f"a changed batch cannot be run: {error.problem}")
     if found is None:
-        return refuted(experiment, before, "every row gets one answer, whatever stands beside it", after=0.0)
+        return refuted(before, "every row gets one answer, whatever stands beside it", after=0.0)
     if _is_old(scene, bench, found.output):
         because = "what is wrong was there before or never written: rows that differ in that do not know of each other"
-        return refuted(experiment, before, because)
+        return refuted(before, because)
     alone = _alone(scene, bench, arrays, rows)
     after = alone if alone is not None and alone.explains(before) else None
     because = f"{found.words} at output {found.output}, row {found.row}: {number(found.error)} apart (relative L2)"
     if after is not None:
         because += f"; row by row the error falls from {number(before.error)} to {number(after.error)}"
-    evidence = supported(experiment, before, after or Misfit(error=found.error, over=math.inf), because)
     share = after.share(before) if after is not None else None
-    return Result(evidence=evidence, finding=_finding(found, share, evidence))
+    return _finding(found, share, supported(before, after or Misfit(error=found.error, over=math.inf), because))
 
 
 def _is_old(scene: Scene, bench: Bench, output: str) -> bool:
@@ -108,16 +108,18 @@ def _is_old(scene: Scene, bench: Bench, output: str) -> bool:
     return bool(found) and all(remains is not None or place == 0 for place, _, remains in seen)
 
 
-def _built_in(bench: Bench, before: Misfit, again: tuple[int, Misfit], experiment: Experiment) -> Result:
+def _built_in(bench: Bench, before: Misfit, again: tuple[int, Misfit]) -> Shown:
     """The finding that rows get the answers of the first few."""
     count, after = again
     index = bench.samples[0]
     found = furthest(bench.reference(index), bench.candidate(index), count)
     first = "the first row's answer" if count == 1 else f"the first {count} rows' answers"
     because = f"every row from {count} on gets {first} again: with that the error falls from {number(before.error)} to "
-    evidence = supported(experiment, before, after, because + number(after.error))
-    return Result(
-        evidence=evidence, finding=_finding(found, after.share(before), evidence, "the reference gives each its own")
+    return _finding(
+        found,
+        after.share(before),
+        supported(before, after, because + number(after.error)),
+        "the reference gives each its own",
     )
 
 
@@ -143,24 +145,22 @@ def _rows(arrays: Arrays) -> int | None:
 
 
 def _finding(
-    found: Uneven, share: float | None, evidence: Evidence, otherwise: str = "the reference gives one answer"
-) -> Finding:
-    return Finding(
-        code=_CODE,
-        title=_TITLE,
+    found: Uneven, share: float | None, seen: Shown, otherwise: str = "the reference gives one answer"
+) -> Shown:
+    return replace(
+        seen,
         role="contributing" if share is None else "cause",
-        claim=f"{evidence.because[0].upper()}{evidence.because[1:]}; {otherwise}.",
+        sentence=f"{seen.because[0].upper()}{seen.because[1:]}; {otherwise}.",
         confidence=1.0 if share is None else share,
         confidence_from="measured on the candidate"
         if share is None
         else "the share of the error, in squares, that is gone row by row",
         site=Site(tensor=found.output, node="", op_type="", index=-1),
         share=share,
-        evidence=(evidence,),
         repairs=(
-            OfferedRepair(
-                repair="batch_size",
-                text="run row by row until the runtime is mended, or rebuild the engine with this batch size in its profile",
+            (
+                "batch_size",
+                "run row by row until the runtime is mended, or rebuild the engine with this batch size in its profile",
             ),
         ),
         details={"output": found.output, "row": found.row, "apart": found.error},
@@ -215,8 +215,8 @@ def _sized(text: str) -> str:
 
 
 CHECK = Check(
-    code=_CODE,
-    title=_TITLE,
+    code="SHP001",
+    title="A row's answer depends on the batch around it",
     propose=_propose,
     holds=(
         Example(model=_FIXED, candidate_model=_sized(_PLACED), inputs=_FOUR, constants=_CONSTANTS, candidate=_PLAIN),

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Check, Example, Nearest, Proposal, Result
+from parityscope.checks import Check, Claim, Example, NearMiss, Prediction
 from parityscope.checks._arriving import arrived, clean_inputs, in_the_file
 from parityscope.checks._common import number
 from parityscope.checks._correcting import in_order, outputs_in_order
@@ -48,21 +48,18 @@ from parityscope.checks._reproducing import (
     supported,
 )
 from parityscope.errors import ParityError
-from parityscope.records import Experiment, Finding, OfferedRepair, Site
+from parityscope.records import Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from parityscope.checks import Bench, Scene
+    from parityscope.checks import Bench, Scene, Shown
     from parityscope.checks._orders import Order
-    from parityscope.records import Evidence
 
     Samples = Sequence[Mapping[str, np.ndarray]]
 
 __all__ = ["CHECK"]
 
-_CODE = "BND001"
-_TITLE = "Inputs or outputs are bound in another order"
 _ALL_TRIED = 24  # orders: so many are
 _NUMBERS = 4096  # of an output that the search looks at: it tells orders apart, not networks
 # Chosen: the time that the search by exchanges may take, as of the duration of a run, and the fewest and most orders. What
@@ -71,40 +68,37 @@ _SECONDS = 10.0
 _ORDERS = (256, 10_000)
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
-    bench = scene.bench
-    if bench is None:
-        return
+def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
     outputs = [pair.site.tensor for pair in scene.outputs]
     if len(outputs) > 1:
-        experiment = _experiment("outputs", "match the values of outputs of equal shape and type", 0.0)
-        yield Proposal(experiment=experiment, test=lambda: _outputs_tested(scene, bench, experiment))
+        change = "match the values of outputs of equal shape and type"
+        yield _claim("outputs", change, 0.0, lambda: _outputs_tested(scene, bench))
     groups = groups_of(bench.inputs(bench.samples[0]))
     if groups:
         names = ", ".join(name for group in groups for name in group)
-        ours = _experiment("inputs", f"run the reference with {names} exchanged", RUN_S * count_runs(groups))
-        if arrived(scene):
-            yield clean_inputs(ours)
-        else:
-            yield Proposal(experiment=ours, test=lambda: _inputs_tested(scene, bench, groups, ours))
+        change, cost = f"run the reference with {names} exchanged", RUN_S * count_runs(groups)
+        claim = _claim("inputs", change, cost, lambda: _inputs_tested(scene, bench, groups))
+        yield clean_inputs(claim) if arrived(scene) else claim
 
 
-def _experiment(side: str, change: str, cost: float) -> Experiment:
-    return Experiment(
-        check=_CODE,
-        claim=f"{side} of equal shape and type are exchanged",
-        change=change,
-        measure="worst relative L2 distance to the candidate's outputs",
-        if_true="it falls to what the arithmetic explains",
-        if_false="it stays far above",
+def _claim(side: str, change: str, cost: float, test: Callable[[], Shown]) -> Claim:
+    return Claim(
+        words=f"{side} of equal shape and type are exchanged",
+        predicts=Prediction(
+            change=change,
+            measure="worst relative L2 distance to the candidate's outputs",
+            if_true="it falls to what the arithmetic explains",
+            if_false="it stays far above",
+        ),
         cost_s=cost,
+        test=test,
     )
 
 
-def _inputs_tested(scene: Scene, bench: Bench, groups: list[tuple[str, ...]], experiment: Experiment) -> Result:
+def _inputs_tested(scene: Scene, bench: Bench, groups: list[tuple[str, ...]]) -> Shown:
     bad = bad_samples(scene, bench)
     if not bad:
-        return refuted(experiment, None, "no sample's outputs tell enough")
+        return refuted(None, "no sample's outputs tell enough")
     befores = {index: misfit(scene, bench.reference(index), bench.candidate(index), coarser=True) for index in bad}
     before = max(befores.values(), key=lambda one: one.error)
     first = next(index for index in bad if befores[index] is before)
@@ -140,39 +134,38 @@ def _inputs_tested(scene: Scene, bench: Bench, groups: list[tuple[str, ...]], ex
         because = (
             f"{max(len(tried), len(looked))} orders tried: the nearest leaves {number(least)} of {number(before.error)}"
         )
-        result = refuted(experiment, before, because, after=least)
-        return replace(result, nearest=_nearest(scene, before, tried, orders, result.evidence))
+        result = refuted(before, because, after=least)
+        return replace(result, nearest=_nearest(scene, before, tried, orders, result))
     after = tried[-1]
     because = f"the error falls from {number(before.error)} to {number(after.error)}"
     if len(bad) > 1:
         because += f", and likewise on all {len(bad)} samples looked at"
-    evidence = supported(experiment, before, after, because)
-    finding = _finding(scene, order, {}, evidence, after.share(before))
+    shown = _finding(scene, order, {}, supported(before, after, because), after.share(before))
     if in_the_file(scene, bench) is not None:
-        finding = _exported(finding)
-    return Result(evidence=evidence, finding=finding, correction=in_order(order))
+        shown = _exported(shown)
+    return replace(shown, correction=in_order(order))
 
 
-def _exported(finding: Finding) -> Finding:
+def _exported(shown: Shown) -> Shown:
     """The finding where the converted file, given the same inputs by name, does what the deployment does."""
     text = "export again with `input_names` in the order in which `forward` takes its arguments"
     return replace(
-        finding,
-        claim=f"{finding.claim} The ONNX file has them so: they were exchanged when the network was exported.",
-        repairs=(OfferedRepair(repair="export_again", text=text),),
+        shown,
+        sentence=f"{shown.sentence} The ONNX file has them so: they were exchanged when the network was exported.",
+        repairs=(("export_again", text),),
     )
 
 
 def _nearest(
-    scene: Scene, before: Misfit, tried: Sequence[Misfit], orders: Sequence[Order], evidence: Evidence
-) -> Nearest | None:
+    scene: Scene, before: Misfit, tried: Sequence[Misfit], orders: Sequence[Order], seen: Shown
+) -> NearMiss | None:
     """The order that comes nearest, should what it leaves have another cause."""
     after, order = min(zip(tried, orders, strict=True), key=lambda one: one[0].error, default=(before, {}))
     if not order or after.share(before) < NEAR:
         return None
-    left = replace(evidence, because=f"the error falls from {number(before.error)} to {number(after.error)}")
-    finding = _finding(scene, order, {}, left, after.share(before))
-    return Nearest(finding=finding, correction=in_order(order), tried=len(tried), distinct=True)
+    left = replace(seen, because=f"the error falls from {number(before.error)} to {number(after.error)}")
+    shown = _finding(scene, order, {}, left, after.share(before))
+    return NearMiss(shown=replace(shown, correction=in_order(order)), tried=len(tried), distinct=True)
 
 
 def _affordable(seen: Callable[[Order], np.ndarray | None]) -> int:
@@ -211,7 +204,7 @@ def _seen(bench: Bench, order: Order, index: int) -> np.ndarray | None:
     return row if row.size and np.isfinite(row).all() else None
 
 
-def _outputs_tested(scene: Scene, bench: Bench, experiment: Experiment) -> Result:
+def _outputs_tested(scene: Scene, bench: Bench) -> Shown:
     order: Order | None = None
     befores = []
     for index in bad_samples(scene, bench):
@@ -223,13 +216,12 @@ def _outputs_tested(scene: Scene, bench: Bench, experiment: Experiment) -> Resul
         order = matched
         befores.append(misfit(scene, reference, candidate))
     if order is None or not befores:
-        return refuted(experiment, None, "no output has the values of another one")
+        return refuted(None, "no output has the values of another one")
     moved = [name for name in bench.reference(bench.samples[0]) if name in order]
     before = max(befores, key=lambda one: one.error)
     because = f"on {len(befores)} samples {', '.join(f'{name} holds the values of {order[name]}' for name in moved)}"
-    evidence = supported(experiment, before, Misfit(error=0.0, over=0.0), because)
-    finding = _finding(scene, {}, order, evidence, 1.0)
-    return Result(evidence=evidence, finding=finding, correction=outputs_in_order(order))
+    shown = _finding(scene, {}, order, supported(before, Misfit(error=0.0, over=0.0), because), 1.0)
+    return replace(shown, correction=outputs_in_order(order))
 
 
 def _matched(scene: Scene, reference: Mapping[str, np.ndarray], candidate: Mapping[str, np.ndarray]) -> Order:
@@ -252,7 +244,7 @@ def _matched(scene: Scene, reference: Mapping[str, np.ndarray], candidate: Mappi
     return found
 
 
-def _finding(scene: Scene, inputs: Order, outputs: Order, evidence: Evidence, share: float) -> Finding:
+def _finding(scene: Scene, inputs: Order, outputs: Order, seen: Shown, share: float) -> Shown:
     names = {"inputs": [one.name for one in scene.model.inputs], "outputs": [one.name for one in scene.model.outputs]}
     side, order = ("inputs", inputs) if inputs else ("outputs", outputs)
     wanted = names[side]
@@ -260,23 +252,17 @@ def _finding(scene: Scene, inputs: Order, outputs: Order, evidence: Evidence, sh
     moved = next(name for name in wanted if name in order)
     where = ", ".join(wanted), ", ".join(given)
     if inputs:
-        claim = f"Inputs {where[0]} were bound as {where[1]}: with the reference's bound so, {evidence.because}."
+        claim = f"Inputs {where[0]} were bound as {where[1]}: with the reference's bound so, {seen.because}."
     else:
-        claim = f"Outputs {where[0]} were bound as {where[1]}: {evidence.because}."
+        claim = f"Outputs {where[0]} were bound as {where[1]}: {seen.because}."
     details = {**names, "order": dict(order), **({"given": given} if inputs else {})}
-    return Finding(
-        code=_CODE,
-        title=_TITLE,
-        role="cause",
-        claim=claim,
-        confidence=share,
+    return replace(
+        seen,
+        sentence=claim,
         confidence_from="the share of the error, in squares, that the exchange explains with nothing fitted",
         site=scene.places.get(moved) or Site(tensor=moved, node="", op_type="Input", index=-1),
         share=share,
-        evidence=(evidence,),
-        repairs=(
-            OfferedRepair(repair="bind_by_name", text=f"bind {side} by name, or in the model's order: {where[0]}"),
-        ),
+        repairs=(("bind_by_name", f"bind {side} by name, or in the model's order: {where[0]}"),),
         details=details,
     )
 
@@ -312,8 +298,8 @@ def _bound(order: Order) -> Callable[[Samples], Samples]:
 
 
 CHECK = Check(
-    code=_CODE,
-    title=_TITLE,
+    code="BND001",
+    title="Inputs or outputs are bound in another order",
     propose=_propose,
     holds=(
         Example(model=_MODEL, inputs=_ABC, inputs_fault=_bound({"b": "c", "c": "b"}), site="b"),

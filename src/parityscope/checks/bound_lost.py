@@ -31,25 +31,21 @@ import numpy as np
 
 from parityscope.arithmetic.bounds import feeds, loosened, without_bounds
 from parityscope.backends._onnxruntime import open_session
-from parityscope.checks import Check, Correction, Example, Nearest, Proposal, Result
+from parityscope.checks import Check, Claim, Correction, Example, NearMiss, Prediction
 from parityscope.checks._common import number
 from parityscope.checks._reproducing import NEAR, RUN_S, Misfit, bad_samples, misfit, refuted, supported
-from parityscope.records import Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from parityscope.arithmetic.bounds import Bound
-    from parityscope.checks import Bench, Scene
-    from parityscope.records import Evidence
+    from parityscope.checks import Bench, Scene, Shown
 
     Lost = tuple[Bound, ...]
     Run = Callable[[int, Lost], Mapping[str, np.ndarray]]
 
 __all__ = ["CHECK"]
 
-_CODE = "FUS012"
-_TITLE = "A Clip lost its bound"
 _MOST = 200  # chosen: bounds tried alone, and as many ways together; a network of 100 MFLOP runs 30 times a second
 _AT_ONCE = 3  # unrelated bounds at most; chosen, no public report had more than one
 _LEADING = 3  # of those that come nearest; chosen
@@ -63,33 +59,33 @@ def _of_another_program(scene: Scene) -> bool:
     return scene.disturbance >= _ANOTHER * max((error for error in errors if not math.isnan(error)), default=math.inf)
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
-    bench = scene.bench
-    if bench is None or (scene.localization is not None and not _of_another_program(scene)):
+def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
+    if scene.localization is not None and not _of_another_program(scene):
         return
     graph = scene.model.graph()
     bounds = loosened(graph)
     if not bounds:
         return
     tried = list(_hypotheses(bounds))
-    experiment = Experiment(
-        check=_CODE,
-        claim="a Clip or Relu lost a bound",
-        change=f"run the reference without a bound: {len(tried)} ways, then several bounds one beside the other",
-        measure="worst relative L2 error of the outputs",
-        if_true="one way reproduces the candidate on every wrong sample",
-        if_false="none does",
-        cost_s=RUN_S * len(tried),
-        runs="reference",
-    )
 
-    def test() -> Result:
+    def test() -> Shown:
         outputs = [value.name for value in scene.model.outputs]
         run = open_session(graph, outputs=outputs, folder=scene.model.path.parent)
         trial = _Trial(scene, bench, lambda index, lost: run({**bench.inputs(index), **feeds(bounds, lost)}))
-        return _tested(trial, tried, bounds, experiment)
+        return _tested(trial, tried, bounds)
 
-    yield Proposal(experiment=experiment, test=test)
+    yield Claim(
+        words="a Clip or Relu lost a bound",
+        predicts=Prediction(
+            change=f"run the reference without a bound: {len(tried)} ways, then several bounds one beside the other",
+            measure="worst relative L2 error of the outputs",
+            if_true="one way reproduces the candidate on every wrong sample",
+            if_false="none does",
+        ),
+        cost_s=RUN_S * len(tried),
+        runs="reference",
+        test=test,
+    )
 
 
 def _hypotheses(bounds: Sequence[Bound]) -> Iterator[Lost]:
@@ -134,28 +130,27 @@ class _Trial:
         return sorted(near, key=lambda lost: self.left[lost].error)[:many]
 
 
-def _tested(trial: _Trial, tried: list[Lost], bounds: Sequence[Bound], experiment: Experiment) -> Result:
+def _tested(trial: _Trial, tried: list[Lost], bounds: Sequence[Bound]) -> Shown:
     if not trial.samples:
-        return refuted(experiment, None, "no sample's outputs tell enough")
+        return refuted(None, "no sample's outputs tell enough")
     before = max(trial.before.values(), key=lambda one: one.over)
     many = "1 sample" if len(trial.samples) == 1 else f"{len(trial.samples)} samples"
     for lost in itertools.chain(tried, _together(trial, bounds)):
         after = trial.worst(lost)
         if after is not None:
             because = f"the error falls from {number(before.error)} to {number(after.error)} on {many}"
-            evidence = supported(experiment, before, after, because)
-            finding = _finding(trial.scene, lost, after.share(before), evidence)
-            return Result(evidence=evidence, finding=finding, correction=_correction(lost))
+            shown = _finding(trial.scene, lost, after.share(before), supported(before, after, because))
+            return replace(shown, correction=_correction(lost))
     first = trial.before[trial.samples[0]]
     lost = min(trial.left, key=lambda one: trial.left[one].error)
     least = min(trial.left[lost], first, key=lambda one: one.error)
     because = f"the nearest of {len(trial.left)} ways leaves {number(least.error)} of {number(first.error)}"
-    result = refuted(experiment, first, because, after=least.error)
+    result = refuted(first, because, after=least.error)
     if least.share(first) < NEAR:
         return result
-    left = replace(result.evidence, because=f"the error falls from {number(first.error)} to {number(least.error)}")
-    finding = _finding(trial.scene, lost, least.share(first), left)
-    return replace(result, nearest=Nearest(finding=finding, correction=_correction(lost), tried=len(trial.left)))
+    left = replace(result, because=f"the error falls from {number(first.error)} to {number(least.error)}")
+    shown = _finding(trial.scene, lost, least.share(first), left)
+    return replace(result, nearest=NearMiss(shown=replace(shown, correction=_correction(lost)), tried=len(trial.left)))
 
 
 def _together(trial: _Trial, bounds: Sequence[Bound]) -> Iterator[Lost]:
@@ -179,28 +174,24 @@ def _correction(lost: Lost) -> Correction:
     return Correction(words=f"computes without {words}", model=lambda model: without_bounds(model, lost))
 
 
-def _finding(scene: Scene, lost: Lost, share: float, evidence: Evidence) -> Finding:
+def _finding(scene: Scene, lost: Lost, share: float, seen: Shown) -> Shown:
     more = len(lost) - _SHOWN
     listed = ", ".join(one.words for one in lost[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
     together = {one.behind for one in lost}
     rule = f", all behind {together.pop()}" if len(lost) > 1 and len(together) == 1 and together != {""} else ""
     site = scene.places.get(lost[0].tensor)
-    return Finding(
-        code=_CODE,
-        title=_TITLE,
-        role="cause",
-        claim=f"Without {listed}{rule}, the reference gives the candidate's outputs: {evidence.because}.",
-        confidence=share,
+    return replace(
+        seen,
+        sentence=f"Without {listed}{rule}, the reference gives the candidate's outputs: {seen.because}.",
         confidence_from="the share of the error, in squares, that the lost bound explains with nothing fitted",
         site=site,
         share=share,
-        evidence=(evidence,),
         repairs=(
-            OfferedRepair(
-                repair="min_and_max",
-                text=f"write {lost[0].tensor!r} as Min and Max, or keep it out of the fusion: make it or what it reads an output",
+            (
+                "min_and_max",
+                f"write {lost[0].tensor!r} as Min and Max, or keep it out of the fusion: make it or what it reads an output",
             ),
-            OfferedRepair(repair="update_runtime", text="run it in another version of the runtime"),
+            ("update_runtime", "run it in another version of the runtime"),
         ),
         details={
             "bounds": [{"tensor": one.tensor, "upper": one.upper, "value": one.value} for one in lost],
@@ -240,8 +231,8 @@ def _spoilt(edit: tuple[str, str]) -> Mapping[str, np.ndarray]:
 
 
 CHECK = Check(
-    code=_CODE,
-    title=_TITLE,
+    code="FUS012",
+    title="A Clip lost its bound",
     propose=_propose,
     holds=(
         Example(

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Check, Example, Nearest, Proposal, Result
+from parityscope.checks import Check, Claim, Example, NearMiss, Prediction
 from parityscope.checks._arriving import unless_arrived
 from parityscope.checks._common import number
 from parityscope.checks._correcting import held_as
@@ -47,21 +47,18 @@ from parityscope.checks._reproducing import (
     supported,
     wrong_samples,
 )
-from parityscope.records import Experiment, Finding, OfferedRepair, Site
+from parityscope.records import Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from parityscope.checks import Bench, Scene
+    from parityscope.checks import Bench, Scene, Shown
     from parityscope.checks._reproducing import Misfit
-    from parityscope.records import Evidence
 
     Samples = Sequence[Mapping[str, np.ndarray]]
 
 __all__ = ["CHECK"]
 
-_CODE = "BND002"
-_TITLE = "An input did not arrive as it is"
 _SIMPLEST_FIRST = tuple(FAMILIES)
 _ACCIDENT = 0.01  # the probability of an accident that is accepted where outputs tell little
 _MENDS = {
@@ -72,33 +69,33 @@ _MENDS = {
 }
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
-    bench = scene.bench
-    if bench is None:
-        return
+def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
     arrays = bench.inputs(bench.samples[0])
     proposed = unless_arrived(scene, bench)
     for place, family in enumerate(_SIMPLEST_FIRST):
         for name, array in arrays.items():
             count = sum(1 for _ in readings(family, array, array[...] if array.size else None))
             if count:
-                experiment = _experiment(family, name, RUN_S * (count + place / len(_SIMPLEST_FIRST)))
-                yield proposed(experiment, functools.partial(_tested, scene, bench, family, name, experiment))
+                cost = RUN_S * (count + place / len(_SIMPLEST_FIRST))
+                yield proposed(_claim(family, name, cost, functools.partial(_tested, scene, bench, family, name)))
 
 
-def _experiment(family: str, name: str, cost: float) -> Experiment:
-    return Experiment(
-        check=_CODE,
-        claim=f"input {name} {FAMILIES[family]}",
-        change=f"run the reference with {name} as it would then be held",
-        measure="worst relative L2 distance to the candidate's outputs",
-        if_true="it falls to what the declared arithmetic explains",
-        if_false="it stays far above",
+def _claim(family: str, name: str, cost: float, test: Callable[[], Shown]) -> Claim:
+    return Claim(
+        words=f"input {name} {FAMILIES[family]}",
+        predicts=Prediction(
+            change=f"run the reference with {name} as it would then be held",
+            measure="worst relative L2 distance to the candidate's outputs",
+            if_true="it falls to what the declared arithmetic explains",
+            if_false="it stays far above",
+        ),
         cost_s=cost,
+        site=Site(tensor=name, node="", op_type="Input", index=-1),
+        test=test,
     )
 
 
-def _tested(scene: Scene, bench: Bench, family: str, name: str, experiment: Experiment) -> Result:
+def _tested(scene: Scene, bench: Bench, family: str, name: str) -> Shown:
     judged = bad_samples(scene, bench)
     enough = bool(judged)
     if not enough:
@@ -106,7 +103,7 @@ def _tested(scene: Scene, bench: Bench, family: str, name: str, experiment: Expe
     # With the sample before at hand, both what a fresh buffer and what a used one holds can be seen.
     judged.sort(key=lambda index: index == bench.samples[0])
     if not judged:
-        return refuted(experiment, None, "no sample's outputs tell enough")
+        return refuted(None, "no sample's outputs tell enough")
     first, *others = judged
     before = misfit(scene, bench.reference(first), bench.candidate(first))
     least, nearest, tried = before, "", 0
@@ -119,21 +116,22 @@ def _tested(scene: Scene, bench: Bench, family: str, name: str, experiment: Expe
             least, nearest = after, words
         if after.explains(before) and all(_explains(scene, bench, family, name, words, index) for index in others):
             because = f"the error falls from {number(before.error)} to {number(after.error)}"
-            evidence = supported(experiment, before, after, because)
-            finding = _finding(family, name, words, evidence, after.share(before))
+            shown = _finding(family, name, words, supported(before, after, because), after.share(before))
             if enough:
-                return Result(evidence=evidence, finding=finding, correction=held_as(name, family, words))
+                return replace(shown, correction=held_as(name, family, words))
             if odds(bench, judged, after, before, _count(bench)) <= _ACCIDENT:
-                return Result(evidence=evidence, finding=_possible(scene, bench, judged, finding, after, before))
+                return _possible(scene, bench, judged, shown, after, before)
     if not enough:
-        return refuted(experiment, None, "the outputs tell too little of any reading")
+        return refuted(None, "the outputs tell too little of any reading")
     because = f"the nearest reading leaves {number(least.error)} of {number(before.error)}"
-    result = refuted(experiment, before, because, after=least.error)
+    result = refuted(before, because, after=least.error)
     if not nearest or least.share(before) < NEAR:
         return result
-    left = replace(result.evidence, because=f"the error falls from {number(before.error)} to {number(least.error)}")
-    finding = _finding(family, name, nearest, left, least.share(before))
-    return replace(result, nearest=Nearest(finding=finding, correction=held_as(name, family, nearest), tried=tried))
+    left = replace(result, because=f"the error falls from {number(before.error)} to {number(least.error)}")
+    shown = _finding(family, name, nearest, left, least.share(before))
+    return replace(
+        result, nearest=NearMiss(shown=replace(shown, correction=held_as(name, family, nearest)), tried=tried)
+    )
 
 
 def _count(bench: Bench) -> int:
@@ -142,17 +140,15 @@ def _count(bench: Bench) -> int:
     return sum(1 for family in FAMILIES for array in arrays.values() for _ in readings(family, array, array))
 
 
-def _possible(
-    scene: Scene, bench: Bench, judged: list[int], finding: Finding, after: Misfit, before: Misfit
-) -> Finding:
+def _possible(scene: Scene, bench: Bench, judged: list[int], shown: Shown, after: Misfit, before: Misfit) -> Shown:
     """The finding as one among other possibilities."""
     saturated = all(nonsense_fits(scene, bench, index) for index in judged)
     why = "nonsense in place of the inputs gives these outputs too" if saturated else "these outputs are few"
     return replace(
-        finding,
+        shown,
         role="contributing",
         share=None,
-        claim=f"{finding.claim} It is one possibility: {why}.",
+        sentence=f"{shown.sentence} It is one possibility: {why}.",
         confidence=0.5 * (1.0 - after.error / before.error),
         confidence_from="half of the part of the error that is gone: other causes may leave as little",
     )
@@ -183,18 +179,13 @@ def _explains(scene: Scene, bench: Bench, family: str, name: str, words: str, in
     return after is not None and after.explains(before)
 
 
-def _finding(family: str, name: str, words: str, evidence: Evidence, share: float) -> Finding:
-    return Finding(
-        code=_CODE,
-        title=_TITLE,
-        role="cause",
-        claim=f"Input {name} {words}: with the reference's so, {evidence.because}.",
-        confidence=share,
+def _finding(family: str, name: str, words: str, seen: Shown, share: float) -> Shown:
+    return replace(
+        seen,
+        sentence=f"Input {name} {words}: with the reference's so, {seen.because}.",
         confidence_from="the share of the error, in squares, that the reading explains with nothing fitted",
-        site=Site(tensor=name, node="", op_type="Input", index=-1),
         share=share,
-        evidence=(evidence,),
-        repairs=(OfferedRepair(repair="upload", text=_MENDS[family].format(name=name)),),
+        repairs=(("upload", _MENDS[family].format(name=name)),),
         details={"input": name, "kind": family, "reading": words},
     )
 
@@ -251,8 +242,8 @@ def _transposed(value: np.ndarray, _: np.ndarray) -> np.ndarray:
 
 
 CHECK = Check(
-    code=_CODE,
-    title=_TITLE,
+    code="BND002",
+    title="An input did not arrive as it is",
     propose=_propose,
     holds=(
         Example(model=_MODEL, inputs=_AB, constants=_W, inputs_fault=_read(lambda value, _: value * 0), site="b"),

@@ -28,11 +28,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.backends import backend
-from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import number
 from parityscope.checks._conversion import worst
 from parityscope.checks._reproducing import RUN_S, refuted
-from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,30 +41,28 @@ if TYPE_CHECKING:
 
 __all__ = ["CHECK"]
 
-_CODE = "EXP001"
 # Chosen: a claim that says where, and not what was done, stands behind one that says both.
 _GENERAL = 0.9
-_TITLE = "The conversion changed what the network computes"
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
-    bench = scene.bench
-    if bench is None or bench.converted is None:
+def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
+    if bench.converted is None:
         return
-    experiment = Experiment(
-        check=_CODE,
-        claim="the ONNX file computes something else than the network",
-        change="run the network in FP32 and the file in ONNX Runtime, optimizer off, on the same inputs",
-        measure="worst relative L2 error of the outputs",
-        if_true="more than FP32 rounding",
-        if_false="FP32 rounding: the fault comes in after the conversion",
+    yield Claim(
+        words="the ONNX file computes something else than the network",
+        predicts=Prediction(
+            change="run the network in FP32 and the file in ONNX Runtime, optimizer off, on the same inputs",
+            measure="worst relative L2 error of the outputs",
+            if_true="more than FP32 rounding",
+            if_false="FP32 rounding: the fault comes in after the conversion",
+        ),
         cost_s=2 * RUN_S,
         runs="candidate",
+        test=lambda: _tested(scene, bench),
     )
-    yield Proposal(experiment=experiment, test=lambda: _tested(scene, bench, experiment))
 
 
-def _tested(scene: Scene, bench: Bench, experiment: Experiment) -> Result:
+def _tested(scene: Scene, bench: Bench) -> Shown:
     if bench.converted is None:
         raise ValueError("nothing was converted")
     network = next(iter(bench.origin))
@@ -74,44 +71,36 @@ def _tested(scene: Scene, bench: Bench, experiment: Experiment) -> Result:
     stage = worst(strict, bench, original, converted)
     said = f"the network and the file are {number(stage.error)} apart"
     if stage.fits:
-        return refuted(experiment, stage, f"{said}, as FP32 rounding allows: the fault comes in after the conversion")
+        return refuted(stage, f"{said}, as FP32 rounding allows: the fault comes in after the conversion")
     whole = worst(scene, bench, bench.reference, bench.candidate)
     # The network itself may be the candidate; then the conversion is all that there is between the sides.
     ours = backend(scene.candidate.backend).origins is not None
     left = stage if ours else worst(scene, bench, converted, bench.candidate)
     share = 1.0 if ours else left.share(whole)
     because = said if ours else f"{said}; the deployment is {number(left.error)} from the file"
-    evidence = Evidence(
-        experiment=experiment,
-        outcome="supports",
-        before=whole.error,
-        after=0.0 if ours else left.error,
-        because=because,
+    return _finding(
+        scene, network, stage, share, Shown(because=because, before=whole.error, after=0.0 if ours else left.error)
     )
-    return Result(evidence=evidence, finding=_finding(scene, network, stage, share, evidence))
 
 
-def _finding(scene: Scene, network: str, stage: Misfit, share: float, evidence: Evidence) -> Finding:
+def _finding(scene: Scene, network: str, stage: Misfit, share: float, seen: Shown) -> Shown:
     suspects = scene.localization.suspects if scene.localization else ()
     part = suspects[0].site if suspects and backend(scene.candidate.backend).origins is not None else None
     where = f" They part at {part.scope or part.node or part.tensor}." if part else ""
-    return Finding(
-        code=_CODE,
-        title=_TITLE,
-        role="cause",
-        claim=f"The conversion is at fault: {evidence.because}.{where}",
+    return replace(
+        seen,
+        sentence=f"The conversion is at fault: {seen.because}.{where}",
         confidence=min(_GENERAL, 1.0 - 1.0 / stage.over),
         confidence_from="one minus FP32 rounding's part of what lies between the network and the file, at most 0.9",
         site=part,
         share=share,
-        evidence=(evidence,),
         repairs=(
-            OfferedRepair(
-                repair="export_again",
-                text="export again with that module rewritten, or with the exporter's other way (dynamo=True or False)"
+            (
+                "export_again",
+                "export again with that module rewritten, or with the exporter's other way (dynamo=True or False)"
                 if part
                 else "find the module at which network and file part, then export it again",
-                command="" if part else f"parityscope diagnose {scene.model.path.name} --candidate '{network}'",
+                "" if part else f"parityscope diagnose {scene.model.path.name} --candidate '{network}'",
             ),
         ),
         details={"network": network, "apart": stage.error},
@@ -142,8 +131,8 @@ _OTHER, _SAME = _NETWORK.replace("SLOPE", "0.1"), _NETWORK.replace("SLOPE", "0.0
 _OURS = "{network}"
 
 CHECK = Check(
-    code=_CODE,
-    title=_TITLE,
+    code="EXP001",
+    title="The conversion changed what the network computes",
     propose=_propose,
     holds=(
         Example(model=_MODEL, inputs=_X, constants=_CONSTANTS, network=_OTHER, reference=_OURS, candidate="ort"),

@@ -28,44 +28,42 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Check, Example
+from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import number
-from parityscope.checks._facts import fact
 from parityscope.expectation import FLOAT32_ROUNDING, margin_of
-from parityscope.records import Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.checks import Proposal, Scene
-    from parityscope.records import Evidence, Spread
+    from parityscope.checks import Scene
+    from parityscope.records import Spread
 
 __all__ = ["CHECK"]
 
-_CODE = "RUN002"
 
 # One float32 rounding error, as in RUN001: below it the two runs are the same program.
 
 _NAMED = 10  # chosen: tensors in the details of a finding
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
+def _propose(scene: Scene) -> Iterator[Claim]:
     apart = _apart(scene)
     if scene.disturbance <= FLOAT32_ROUNDING and not apart:
         return
-    experiment = Experiment(
-        check=_CODE,
-        claim="capturing intermediate tensors changes the candidate's outputs",
-        change="mark intermediate tensors as outputs",
-        measure="worst relative L2 distance from the undisturbed outputs",
-        if_true=f"above one FP32 rounding error ({number(FLOAT32_ROUNDING)})",
-        if_false="zero",
-    )
     because = f"the captured run's outputs differ by {number(scene.disturbance)} from the undisturbed ones"
     if apart:
         worst = f"{len(apart)} tensors differ between the parts of the recording, {apart[0].tensor} the most"
         because = f"{because}; {worst}: {number(apart[0].value)}"
-    yield fact(experiment, because, lambda evidence: _finding(scene, evidence))
+    yield Claim(
+        words="capturing intermediate tensors changes the candidate's outputs",
+        predicts=Prediction(
+            change="mark intermediate tensors as outputs",
+            measure="worst relative L2 distance from the undisturbed outputs",
+            if_true=f"above one FP32 rounding error ({number(FLOAT32_ROUNDING)})",
+            if_false="zero",
+        ),
+        test=lambda: _finding(scene, because),
+    )
 
 
 def _apart(scene: Scene) -> list[Spread]:
@@ -80,7 +78,7 @@ def _noise(scene: Scene, tensor: str) -> float:
     return margin_of("f32") * expected
 
 
-def _finding(scene: Scene, evidence: Evidence) -> Finding:
+def _finding(scene: Scene, because: str) -> Shown:
     errors = [pair.value("rel_l2") for pair in scene.outputs]
     worst = max((error for error in errors if not np.isnan(error)), default=0.0)
     warning = ""
@@ -90,20 +88,13 @@ def _finding(scene: Scene, evidence: Evidence) -> Finding:
     if apart:
         between = f"{number(apart[0].value)} at {apart[0].tensor}"
         warning += f" Between the parts of the recording {len(apart)} tensors differ, by up to {between}."
-    return Finding(
-        code=_CODE,
-        title="Looking at intermediate tensors changes the candidate's answer",
+    return Shown(
+        because=because,
         role="information",
-        claim=(
-            f"The outputs of the run whose tensors were captured differ from the undisturbed run's by "
-            f"{number(scene.disturbance)} (relative L2); the error against the reference is {number(worst)}.{warning}"
-        ),
-        confidence=1.0,
+        sentence=f"The outputs of the run whose tensors were captured differ from the undisturbed run's by "
+        f"{number(scene.disturbance)} (relative L2); the error against the reference is {number(worst)}.{warning}",
         confidence_from="measured",
-        evidence=(evidence,),
-        repairs=(
-            OfferedRepair(repair="observe_less", text="observe fewer tensors at a time (--memory, or observe=layers)"),
-        ),
+        repairs=(("observe_less", "observe fewer tensors at a time (--memory, or observe=layers)"),),
         details={
             "disturbance": scene.disturbance,
             "error": worst,
@@ -130,7 +121,7 @@ _CONSTANTS = {
 _X = _RNG.normal(size=(1, 16, 32, 32)).astype(np.float32)
 
 CHECK = Check(
-    code=_CODE,
+    code="RUN002",
     title="Looking at intermediate tensors changes the candidate's answer",
     propose=_propose,
     holds=(Example(model=_CONV, inputs={"x": _X}, candidate="openvino:bf16?observe=all", constants=_CONSTANTS),),

@@ -25,25 +25,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Check, Example
-from parityscope.checks._facts import fact
+from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.environment import conflicts, differences
-from parityscope.records import Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.checks import Proposal, Scene
+    from parityscope.checks import Scene
     from parityscope.environment import Difference
-    from parityscope.records import Evidence
 
 __all__ = ["CHECK"]
 
-_CODE = "ENV001"
-_TITLE = "The sides run in different environments"
 
-
-def _propose(scene: Scene) -> Iterator[Proposal]:
+def _propose(scene: Scene) -> Iterator[Claim]:
     reference, candidate = scene.environments
     found = differences(reference, candidate)
     told = [
@@ -52,28 +46,25 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
     told += [f"on the candidate's side {sentence}" for sentence in conflicts(candidate)]
     if not told:
         return
-    experiment = Experiment(
-        check=_CODE,
-        claim="the environments differ",
-        change="none",
-        measure="what both sides tell of themselves",
-        if_true="a fact that may change results is not the same, or contradicts itself",
-        if_false="all that both tell is the same",
+    yield Claim(
+        words="the environments differ",
+        predicts=Prediction(
+            measure="what both sides tell of themselves",
+            if_true="a fact that may change results is not the same, or contradicts itself",
+            if_false="all that both tell is the same",
+        ),
+        test=lambda: _finding(found, told, "; ".join(told)),
     )
-    yield fact(experiment, "; ".join(told), lambda evidence: _finding(found, told, evidence))
 
 
-def _finding(found: tuple[Difference, ...], told: list[str], evidence: Evidence) -> Finding:
+def _finding(found: tuple[Difference, ...], told: list[str], because: str) -> Shown:
     first = f" ({found[0].matters})" if found else ""
-    return Finding(
-        code=_CODE,
-        title=_TITLE,
+    return Shown(
+        because=because,
         role="information",
-        claim=f"The environments differ: {'; '.join(told)}{first}. That is no cause until a run shows it.",
-        confidence=1.0,
+        sentence=f"The environments differ: {'; '.join(told)}{first}. That is no cause until a run shows it.",
         confidence_from="read, not estimated",
-        evidence=(evidence,),
-        repairs=(OfferedRepair(repair="same_environment", text="make the environments equal, one fact at a time"),),
+        repairs=(("same_environment", "make the environments equal, one fact at a time"),),
         details={
             "differences": [
                 {"key": one.key, "reference": one.reference, "candidate": one.candidate, "matters": one.matters}
@@ -88,8 +79,8 @@ _MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[
 _X = {"x": np.linspace(-1, 1, 8, dtype=np.float32)[None]}
 
 CHECK = Check(
-    code=_CODE,
-    title=_TITLE,
+    code="ENV001",
+    title="The sides run in different environments",
     propose=_propose,
     holds=(
         Example(

@@ -24,22 +24,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.case.policy import budgets_for
-from parityscope.checks import Check, Example
+from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import number, percent
-from parityscope.checks._facts import fact
 from parityscope.expectation import margin_of
-from parityscope.records import Budget, Experiment, Finding, OfferedRepair
+from parityscope.records import Budget
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.checks import Proposal, Scene
-    from parityscope.records import Evidence, Pair
+    from parityscope.checks import Scene
+    from parityscope.records import Pair
 
 __all__ = ["CHECK", "upper_bound"]
 
-_CODE = "DAT005"
-_TITLE = "Too few samples for the claim"
 _CONFIDENCE = 0.95
 # How many times what is left to the limit the errors of samples must differ. Chosen: what a format costs on a sample is
 # predicted, and what is left of that is at most its margin of two.
@@ -52,7 +49,7 @@ def upper_bound(samples: int) -> float:
     return 1.0 - math.pow(1.0 - _CONFIDENCE, 1.0 / samples)
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
+def _propose(scene: Scene) -> Iterator[Claim]:
     count = len(scene.inputs)
     bound = upper_bound(count)
     if scene.verdict != "within" or scene.inputs.generated or bound <= _SHARE:
@@ -60,16 +57,16 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
     why = next((why for pair in scene.outputs if (why := _why(scene, pair))), "")
     if not why:
         return
-    experiment = Experiment(
-        check=_CODE,
-        claim=f"{count} samples do not carry the claim",
-        change="none",
-        measure="the 95 % upper bound of the share of samples beyond",
-        if_true=f"above {percent(_SHARE)}",
-        if_false="below",
-    )
     because = f"{count} of {count} samples are within, so at most {percent(bound)} are beyond (95 %)"
-    yield fact(experiment, f"{because}; {why}", lambda evidence: _finding(count, bound, why, evidence))
+    yield Claim(
+        words=f"{count} samples do not carry the claim",
+        predicts=Prediction(
+            measure="the 95 % upper bound of the share of samples beyond",
+            if_true=f"above {percent(_SHARE)}",
+            if_false="below",
+        ),
+        test=lambda: _finding(count, bound, why, f"{because}; {why}"),
+    )
 
 
 def _why(scene: Scene, pair: Pair) -> str:
@@ -90,22 +87,15 @@ def _why(scene: Scene, pair: Pair) -> str:
     )
 
 
-def _finding(count: int, bound: float, why: str, evidence: Evidence) -> Finding:
+def _finding(count: int, bound: float, why: str, because: str) -> Shown:
     needed = math.ceil(math.log(1.0 - _CONFIDENCE) / math.log(1.0 - _SHARE))
-    return Finding(
-        code=_CODE,
-        title=_TITLE,
+    return Shown(
+        because=because,
         role="information",
-        claim=f"{evidence.because[0].upper()}{evidence.because[1:]}.",
+        sentence=f"{because[0].upper()}{because[1:]}.",
         confidence=_CONFIDENCE,
         confidence_from="the binomial distribution",
-        evidence=(evidence,),
-        repairs=(
-            OfferedRepair(
-                repair="more_samples",
-                text=f"give more real samples: {needed} within bound the share at {percent(_SHARE)}",
-            ),
-        ),
+        repairs=(("more_samples", f"give more real samples: {needed} within bound the share at {percent(_SHARE)}"),),
         details={"samples": count, "upper_bound": bound, "why": why},
     )
 
@@ -116,8 +106,8 @@ _MANY = {"x": np.random.default_rng(62).normal(size=(59, 64)).astype(np.float32)
 _BUDGET = (Budget(output="", metric="rel_l2", limit=0.1, reason="an example"),)
 
 CHECK = Check(
-    code=_CODE,
-    title=_TITLE,
+    code="DAT005",
+    title="Too few samples for the claim",
     propose=_propose,
     holds=(Example(model=_MODEL, inputs=_X, candidate="sim:bf16", budgets=_BUDGET),),
     holds_not=(

@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic.maxima import NAN_DEPENDENT
-from parityscope.checks import Check, Example, Proposal, Result
-from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
+from parityscope.checks import Check, Claim, Example, Prediction, Shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,10 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CHECK"]
 
-_CODE = "RNG004"
 
-
-def _propose(scene: Scene) -> Iterator[Proposal]:
+def _propose(scene: Scene) -> Iterator[Claim]:
     if scene.localization is None:
         return
     lost = [pair for pair in scene.tensors.values() if pair.nonfinite_candidate]
@@ -49,53 +46,43 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
         (one for one in scene.localization.suspects if one.introduced_nonfinite and not _hands_on(scene, one)),
         key=lambda suspect: suspect.site.index,
     )
-    experiment = Experiment(
-        check=_CODE,
-        claim="NaN or Inf that only the candidate has are born at one place",
-        change="none: the severed replay computes every tensor from the candidate's own inputs",
-        measure="elements not finite in the candidate and finite in the replay, by tensor",
-        if_true="the first tensor that has any is where they are born",
-        if_false="no tensor has any: they come in with the inputs or through what could not be observed",
-    )
 
-    def test() -> Result:
+    def test() -> Shown:
         onset = None if born else _onset(scene)
         if onset is not None:
-            return _made_of_numbers(scene, experiment, onset, len(lost))
+            return _made_of_numbers(scene, onset, len(lost))
         if not born:
             because = (
                 f"{len(lost)} tensors hold NaN or Inf that the reference has not, and none is born where we could see"
             )
-            evidence = Evidence(experiment=experiment, outcome="refutes", before=len(lost), after=0.0, because=because)
-            return Result(evidence=evidence)
+            return Shown(because=because, outcome="refutes", before=len(lost), after=0.0)
         first = born[0]
         because = f"{first.introduced_nonfinite} elements are born at {first.site.tensor}; {len(lost)} tensors hold any"
-        evidence = Evidence(
-            experiment=experiment,
-            outcome="supports",
+        return Shown(
+            because=because,
             before=float(len(lost)),
             after=float(first.introduced_nonfinite),
-            because=because,
-        )
-        finding = Finding(
-            code=_CODE,
-            title="NaN or Inf begins here",
             role="contributing",
-            claim=(
-                f"NaN or Inf begins at {first.site.op_type} {first.site.node} (tensor {first.site.tensor!r}): "
-                f"{first.introduced_nonfinite} elements are not finite although their inputs give numbers in FP32."
-            ),
+            sentence=f"NaN or Inf begins at {first.site.op_type} {first.site.node} (tensor {first.site.tensor!r}): "
+            f"{first.introduced_nonfinite} elements are not finite although their inputs give numbers in FP32.",
             confidence=1.0,
             confidence_from="counted, not estimated",
             site=first.site,
             share=first.share,
-            evidence=(evidence,),
-            repairs=(OfferedRepair(repair="keep_in_fp32", text=f"keep {first.site.node} in FP32"),),
+            repairs=(("keep_in_fp32", f"keep {first.site.node} in FP32"),),
             details={"elements": first.introduced_nonfinite, "tensors": len(lost)},
         )
-        return Result(evidence=evidence, finding=finding)
 
-    yield Proposal(experiment=experiment, test=test)
+    yield Claim(
+        words="NaN or Inf that only the candidate has are born at one place",
+        predicts=Prediction(
+            change="none: the severed replay computes every tensor from the candidate's own inputs",
+            measure="elements not finite in the candidate and finite in the replay, by tensor",
+            if_true="the first tensor that has any is where they are born",
+            if_false="no tensor has any: they come in with the inputs or through what could not be observed",
+        ),
+        test=test,
+    )
 
 
 def _onset(scene: Scene) -> Pair | None:
@@ -119,30 +106,24 @@ def _entering(scene: Scene, site: Site) -> set[str]:
     return {str(value.name) for value in reads if value is not None and value.producer() is not None}
 
 
-def _made_of_numbers(scene: Scene, experiment: Experiment, pair: Pair, lost: int) -> Result:
+def _made_of_numbers(scene: Scene, pair: Pair, lost: int) -> Shown:
     """The finding where the reference arithmetic makes NaN or Inf too, of what the candidate hands over."""
     count, site = pair.nonfinite_candidate, pair.site
     zeros = [(name, found) for name in sorted(_entering(scene, site)) if (found := _vanished(scene, name))]
     said = "".join(f"; {name!r} is 0 in {found} elements that are none in the reference" for name, found in zeros)
     because = f"{count} elements begin at {site.tensor}, where everything that enters is finite{said}; {lost} tensors hold any"
-    evidence = Evidence(
-        experiment=experiment, outcome="supports", before=float(lost), after=float(count), because=because
-    )
-    finding = Finding(
-        code=_CODE,
-        title="NaN or Inf begins here",
+    return Shown(
+        because=because,
+        before=float(lost),
+        after=float(count),
         role="contributing",
-        claim=f"NaN or Inf begins at {site.op_type} {site.node} (tensor {site.tensor!r}), {count} elements: {site.op_type} "
+        sentence=f"NaN or Inf begins at {site.op_type} {site.node} (tensor {site.tensor!r}), {count} elements: {site.op_type} "
         f"itself makes them of the numbers that reach it{said}.",
-        confidence=1.0,
         confidence_from="counted, not estimated",
         site=site,
-        share=None,
-        evidence=(evidence,),
-        repairs=(OfferedRepair(repair="keep_in_fp32", text=f"keep what computes the inputs of {site.node} in FP32"),),
+        repairs=(("keep_in_fp32", f"keep what computes the inputs of {site.node} in FP32"),),
         details={"elements": count, "tensors": lost, "zeros": dict(zeros)},
     )
-    return Result(evidence=evidence, finding=finding)
 
 
 def _vanished(scene: Scene, name: str) -> int:
@@ -210,7 +191,7 @@ def _poison(array: np.ndarray) -> np.ndarray:
 
 
 CHECK = Check(
-    code=_CODE,
+    code="RNG004",
     title="NaN or Inf begins here",
     propose=_propose,
     holds=(

@@ -21,64 +21,54 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Check, Example
-from parityscope.checks._facts import fact
-from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
+from parityscope.checks import Check, Claim, Example, Prediction, Shown
+from parityscope.checks.asking import write_experiment, write_finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from parityscope.case import Inputs
-    from parityscope.checks import Proposal, Scene
+    from parityscope.records import Finding
 
 __all__ = ["CHECK", "findings_about"]
 
 _CODE = "DAT001"
+_TITLE = "The inputs were generated, not real"
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
-    if scene.inputs.generated:
-        origin = scene.inputs.origin
-        yield fact(_EXPERIMENT, origin, lambda evidence: _finding(scene.inputs, evidence))
+def _propose(inputs: Inputs) -> Iterator[Claim]:
+    if inputs.generated:
+        yield _claim(inputs)
+
+
+def _claim(inputs: Inputs) -> Claim:
+    return Claim(
+        words="the samples are generated, not real",
+        predicts=Prediction(measure="where the samples came from", if_true="generated", if_false="given by the user"),
+        test=lambda: Shown(
+            because=inputs.origin,
+            role="information",
+            sentence=f"No data was given: {inputs.origin}. Verdicts on such inputs need not hold on real ones.",
+            confidence_from="a fact about the command",
+            repairs=[("real_inputs", "give real samples", "--inputs samples/")],
+            details={"seed": inputs.seed},
+        ),
+    )
 
 
 def findings_about(inputs: Inputs) -> tuple[Finding, ...]:
     """What a reader of any result must know of the samples that it rests on: that they are not real, if they are not."""
     if not inputs.generated:
         return ()
-    evidence = Evidence(experiment=_EXPERIMENT, outcome="supports", before=0.0, after=1.0, because=inputs.origin)
-    return (_finding(inputs, evidence),)
-
-
-_EXPERIMENT = Experiment(
-    check=_CODE,
-    claim="the samples are generated, not real",
-    change="none",
-    measure="where the samples came from",
-    if_true="generated",
-    if_false="given by the user",
-)
-
-
-def _finding(inputs: Inputs, evidence: Evidence) -> Finding:
-    return Finding(
-        code=_CODE,
-        title="The inputs were generated, not real",
-        role="information",
-        claim=f"No data was given: {inputs.origin}. Verdicts on such inputs need not hold on real ones.",
-        confidence=1.0,
-        confidence_from="a fact about the command",
-        evidence=(evidence,),
-        repairs=(OfferedRepair(repair="real_inputs", text="give real samples", command="--inputs samples/"),),
-        details={"seed": inputs.seed},
-    )
+    claim = _claim(inputs)
+    return (write_finding(_CODE, _TITLE, claim, write_experiment(_CODE, claim), claim.test()),)
 
 
 _MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1,8] y) { y = Relu(x) }"""
 
 CHECK = Check(
     code=_CODE,
-    title="The inputs were generated, not real",
+    title=_TITLE,
     propose=_propose,
     holds=(Example(model=_MODEL, inputs=None, candidate="ort?optimization=disabled"),),
     holds_not=(

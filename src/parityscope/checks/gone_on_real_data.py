@@ -22,28 +22,24 @@ accuracy on real inputs.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import number, percent
-from parityscope.checks._facts import fact
 from parityscope.checks._reproducing import Misfit, bad_samples, misfit, refuted, supported
 from parityscope.checks._statistics import ks_distance
-from parityscope.records import Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from parityscope.case import Inputs
     from parityscope.checks import Bench, Scene
-    from parityscope.records import Evidence
 
 __all__ = ["CHECK"]
 
-_CODE = "DAT004"
-_TITLE = "The error belongs to the test data, not to the deployment"
 _LOOKED_AT = 4  # real samples: a deployment that is right on four is right on most, and each costs a run of both sides
 # Elements outside the range of the real ones that are no chance: a sample has its extremes, and a few more lie beyond.
 _OUTSIDE = 0.01
@@ -52,20 +48,20 @@ _APART = 0.5
 _FEW = 64  # values: fewer tell no distribution
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
+def _propose(scene: Scene) -> Iterator[Claim]:
     if scene.real is None:
         return
     told = list(_unlike(scene, scene.real))
     if told:
-        experiment = Experiment(
-            check=_CODE,
-            claim="the inputs are unlike the real ones",
-            change="none",
-            measure="elements outside the range of the real samples, and the Kolmogorov-Smirnov distance",
-            if_true=f"more than {percent(_OUTSIDE)}, or a distance above {_APART:g}",
-            if_false="less",
+        yield Claim(
+            words="the inputs are unlike the real ones",
+            predicts=Prediction(
+                measure="elements outside the range of the real samples, and the Kolmogorov-Smirnov distance",
+                if_true=f"more than {percent(_OUTSIDE)}, or a distance above {_APART:g}",
+                if_false="less",
+            ),
+            test=lambda: _unlike_finding(told, Shown(because="; ".join(told))),
         )
-        yield fact(experiment, "; ".join(told), lambda evidence: _unlike_finding(told, evidence))
     bench = scene.bench
     if bench is not None and bench.answers is not None:
         yield _proposal(scene, scene.real, bench)
@@ -88,27 +84,28 @@ def _unlike(scene: Scene, real: Inputs) -> Iterator[str]:
             )
 
 
-def _proposal(scene: Scene, real: Inputs, bench: Bench) -> Proposal:
-    experiment = Experiment(
-        check=_CODE,
-        claim="on real samples the error is gone",
-        change="run both sides on the real samples",
-        measure="worst relative L2 error of the outputs",
-        if_true="it is what the declared arithmetic explains",
-        if_false="it is as large as on the given samples",
+def _proposal(scene: Scene, real: Inputs, bench: Bench) -> Claim:
+    return Claim(
+        words="on real samples the error is gone",
+        predicts=Prediction(
+            change="run both sides on the real samples",
+            measure="worst relative L2 error of the outputs",
+            if_true="it is what the declared arithmetic explains",
+            if_false="it is as large as on the given samples",
+        ),
         cost_s=1.0,
         runs="candidate",
+        test=lambda: _tested(scene, real, bench),
     )
-    return Proposal(experiment=experiment, test=lambda: _tested(scene, real, bench, experiment))
 
 
-def _tested(scene: Scene, real: Inputs, bench: Bench, experiment: Experiment) -> Result:
+def _tested(scene: Scene, real: Inputs, bench: Bench) -> Shown:
     before = max(
         (misfit(scene, bench.reference(index), bench.candidate(index)) for index in bench.samples),
         key=lambda one: one.over,
     )
     if bench.answers is None or not bad_samples(scene, bench):
-        return refuted(experiment, None, "no sample's outputs tell enough")
+        return refuted(None, "no sample's outputs tell enough")
     after = Misfit(error=0.0, over=0.0)
     for index in real.indices[:_LOOKED_AT]:
         arrays = real.sample(index).arrays
@@ -116,35 +113,28 @@ def _tested(scene: Scene, real: Inputs, bench: Bench, experiment: Experiment) ->
         after = max(after, found, key=lambda one: one.over)
     if not after.fits:
         because = f"on the real samples the error is {number(after.error)}, on the given ones {number(before.error)}"
-        return refuted(experiment, before, because, after=after.error)
+        return refuted(before, because, after=after.error)
     because = f"it is {number(before.error)} on the given samples and {number(after.error)} on the real ones"
-    evidence = supported(experiment, before, after, because)
+    seen = supported(before, after, because)
     share = after.share(before) if math.isfinite(before.error) else 1.0
-    finding = Finding(
-        code=_CODE,
-        title=_TITLE,
-        role="cause",
-        claim=f"The error belongs to the test data: {because}, which the declared arithmetic explains.",
-        confidence=share,
+    return replace(
+        seen,
+        sentence=f"The error belongs to the test data: {because}, which the declared arithmetic explains.",
         confidence_from="the share of the error, in squares, that is gone on real samples",
         share=share,
-        evidence=(evidence,),
-        repairs=(OfferedRepair(repair="real_inputs", text="test on the real samples", command="--inputs REAL"),),
+        repairs=(("real_inputs", "test on the real samples", "--inputs REAL"),),
         details={"given": before.error, "real": after.error},
     )
-    return Result(evidence=evidence, finding=finding)
 
 
-def _unlike_finding(told: list[str], evidence: Evidence) -> Finding:
-    return Finding(
-        code=_CODE,
+def _unlike_finding(told: list[str], seen: Shown) -> Shown:
+    return replace(
+        seen,
         title="The inputs are unlike the real samples",
         role="information",
-        claim=f"The inputs are unlike the real samples: {'; '.join(told)}.",
-        confidence=1.0,
+        sentence=f"The inputs are unlike the real samples: {'; '.join(told)}.",
         confidence_from="counted, not estimated",
-        evidence=(evidence,),
-        repairs=(OfferedRepair(repair="real_inputs", text="test on the real samples", command="--inputs REAL"),),
+        repairs=(("real_inputs", "test on the real samples", "--inputs REAL"),),
         details={"told": told},
     )
 
@@ -165,8 +155,8 @@ _COARSE = _MODEL.replace("g (", "coarse (").replace("far)", "farther)")
 _FARTHER = {**_FAR, "farther": np.full(128, 64.0, np.float32)}
 
 CHECK = Check(
-    code=_CODE,
-    title=_TITLE,
+    code="DAT004",
+    title="The error belongs to the test data, not to the deployment",
     propose=_propose,
     holds=(
         Example(

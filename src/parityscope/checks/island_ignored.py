@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import math
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,31 +35,25 @@ import numpy as np
 
 from parityscope.arithmetic.islands import islands
 from parityscope.case import load_model
-from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import number
 from parityscope.checks._mixed import Distance, MixedFile, finite_distance
 from parityscope.checks._reproducing import RUN_S
-from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from parityscope.arithmetic.islands import Island
     from parityscope.case import Model
-    from parityscope.checks import Scene
+    from parityscope.checks import Bench, Offer, Scene
 
 __all__ = ["CHECK"]
 
-_CODE = "CST003"
-_TITLE = "An FP32 island of the file is not honoured"
 _SHOWN = 6  # nodes in a claim (chosen); the details hold them all
 _ALONE = 8  # chosen: islands that are tried one by one
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
-    bench = scene.bench
-    if bench is None:
-        return
+def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
     model = scene.model
     found = islands(model.graph())
     if not found and scene.candidate.option("model"):
@@ -66,25 +61,24 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
         found = islands(model.graph())
     if not found:
         return
-    experiment = Experiment(
-        check=_CODE,
-        claim="the FP32 islands of the file are computed in the format around them",
-        change="simulate the model as it is typed, and with its islands in the format around them",
-        measure="worst relative L2 distance from the candidate's outputs",
-        if_true="it falls to rounding with the islands ignored, with the same elements lost",
-        if_false="it does not, or the model as it is typed gives the same",
+    yield Claim(
+        words="the FP32 islands of the file are computed in the format around them",
+        predicts=Prediction(
+            change="simulate the model as it is typed, and with its islands in the format around them",
+            measure="worst relative L2 distance from the candidate's outputs",
+            if_true="it falls to rounding with the islands ignored, with the same elements lost",
+            if_false="it does not, or the model as it is typed gives the same",
+        ),
         cost_s=6 * RUN_S,
         runs="reference",
+        test=lambda: _tested(MixedFile(scene, bench, model), found),
     )
-    yield Proposal(experiment=experiment, test=lambda: _tested(MixedFile(scene, bench, model), found, experiment))
 
 
-def _tested(trial: MixedFile, found: tuple[Island, ...], experiment: Experiment) -> Result:
+def _tested(trial: MixedFile, found: tuple[Island, ...]) -> Shown:
     if not trial.tells():
         because = "no output of the candidate holds a number: the same could come of anything"
-        return Result(
-            evidence=Evidence(experiment=experiment, outcome="inconclusive", before=0.0, after=0.0, because=because)
-        )
+        return Shown(because=because, outcome="inconclusive", before=0.0, after=0.0)
     before = trial.distance(())
     best, ignored = before, found
     # One alone first: an island in which nothing is lost leaves no trace, and is not to be named with the others.
@@ -98,19 +92,11 @@ def _tested(trial: MixedFile, found: tuple[Island, ...], experiment: Experiment)
         f"the distance goes from {number(before.error)} with the types of the file to {number(best.error)} without them"
     )
     holds = best.explains(before)
-    evidence = Evidence(
-        experiment=experiment,
-        outcome="supports" if holds else "refutes",
-        before=before.error,
-        after=best.error,
-        because=because,
-    )
-    return Result(evidence=evidence, finding=_finding(trial, ignored, before, best, evidence) if holds else None)
+    seen = Shown(because=because, outcome="supports" if holds else "refutes", before=before.error, after=best.error)
+    return _finding(trial, ignored, before, best, seen) if holds else seen
 
 
-def _finding(
-    trial: MixedFile, ignored: tuple[Island, ...], before: Distance, after: Distance, evidence: Evidence
-) -> Finding:
+def _finding(trial: MixedFile, ignored: tuple[Island, ...], before: Distance, after: Distance, seen: Shown) -> Shown:
     share = 1.0 if math.isinf(before.error) else max(0.0, 1.0 - (after.error / before.error) ** 2)
     share = round(share, 3)  # what is left is rounding, which a simulation and an engine do not share
     tensors = [name for island in ignored for name in island.tensors]
@@ -118,17 +104,13 @@ def _finding(
     nodes = [places[name].node for name in tensors if name in places]
     first, words = _where(trial, ignored, tensors)
     around = "FP16" if ignored[0].around == "f16" else "BF16"
-    return Finding(
-        code=_CODE,
-        title=_TITLE,
-        role="cause",
-        claim=f"The file says FP32 between its Casts at {_listed(nodes)}, and the candidate computes {around} there: "
-        f"{evidence.because}.{words}",
-        confidence=share,
+    return replace(
+        seen,
+        sentence=f"The file says FP32 between its Casts at {_listed(nodes)}, and the candidate computes {around} there: "
+        f"{seen.because}.{words}",
         confidence_from="the share of the error, in squares, that the islands in half precision explain with nothing fitted",
         site=trial.scene.places.get(first) or places.get(first),
         share=share,
-        evidence=(evidence,),
         repairs=_repairs([_layer(trial.model, name) for name in tensors if name in places]),
         details={"nodes": nodes, "islands": len(ignored), "format": ignored[0].around},
     )
@@ -164,21 +146,23 @@ def _layer(model: Model, tensor: str) -> str:
     return node.name or f"node_of_{node.outputs[0].name}"
 
 
-def _repairs(layers: Sequence[str]) -> tuple[OfferedRepair, ...]:
-    typed = OfferedRepair(
-        repair="strongly_typed",
-        text="build it strongly typed, so that the types of the file are no wish",
-        command="trtexec --onnx=MODEL --stronglyTyped",
+def _repairs(layers: Sequence[str]) -> tuple[Offer, ...]:
+    typed = (
+        "strongly_typed",
+        "build it strongly typed, so that the types of the file are no wish",
+        "trtexec --onnx=MODEL --stronglyTyped",
     )
     # trtexec parts its lists at commas, and takes at most one wildcard in a name.
     if any("," in layer or "*" in layer for layer in layers):
         return (typed,)
     listed = shlex.quote(",".join(f"{layer}:fp32" for layer in layers))
-    obeyed = OfferedRepair(
-        repair="obey_precisions",
-        text="with TensorRT 8 to 10 and weak types, ask for FP32 at exactly these layers, inputs and results, and obey it",
-        command="trtexec --onnx=MODEL --fp16 --precisionConstraints=obey "
-        f"--layerPrecisions={listed} --layerOutputTypes={listed}",
+    obeyed = (
+        "obey_precisions",
+        "with TensorRT 8 to 10 and weak types, ask for FP32 at exactly these layers, inputs and results, and obey it",
+        (
+            "trtexec --onnx=MODEL --fp16 --precisionConstraints=obey "
+            f"--layerPrecisions={listed} --layerOutputTypes={listed}"
+        ),
     )
     return (typed, obeyed)
 
@@ -211,8 +195,8 @@ _X = {"x": _RNG.normal(size=(4, 64)).astype(np.float32)}
 _SMALL = {**_CONSTANTS, "w0": np.asarray(_CONSTANTS["w0"] / 14, np.float16)}
 
 CHECK = Check(
-    code=_CODE,
-    title=_TITLE,
+    code="CST003",
+    title="An FP32 island of the file is not honoured",
     propose=_propose,
     holds=(
         Example(

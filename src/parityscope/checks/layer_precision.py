@@ -25,39 +25,37 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Check, Example
-from parityscope.checks._facts import fact
-from parityscope.records import Experiment, Finding, OfferedRepair
+from parityscope.checks import Check, Claim, Example, Prediction, Shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.checks import Proposal, Scene
-    from parityscope.records import Evidence, ExecutedLayer
+    from parityscope.checks import Scene
+    from parityscope.records import ExecutedLayer
 
 __all__ = ["CHECK"]
 
-_CODE = "CST002"
 _SHOWN = 8  # layers in a claim (chosen); the details hold them all
 _WIDTHS = {"f8e5m2": 1, "f8e4m3": 2, "int8": 2, "bf16": 3, "f16": 4, "f32": 5}
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
+def _propose(scene: Scene) -> Iterator[Claim]:
     missed = _missed(scene)
     if not missed:
         return
-    experiment = Experiment(
-        check=_CODE,
-        claim=f"{len(missed)} layers of the engine write a narrower type than their nodes were asked for",
-        change="none: the engine describes the layers that it executes",
-        measure="the type that each layer writes against those that its nodes were asked for",
-        if_true="a layer writes a type that none of its nodes was asked for",
-        if_false="every layer writes a type that one of its nodes was asked for",
-    )
     shown = ", ".join(
         f"{layer.name} was asked for {layer.asked} and writes {layer.stored}" for layer in missed[:_SHOWN]
     )
-    yield fact(experiment, shown, lambda evidence: _finding(scene, missed, evidence))
+    yield Claim(
+        words=f"{len(missed)} layers of the engine write a narrower type than their nodes were asked for",
+        predicts=Prediction(
+            change="none: the engine describes the layers that it executes",
+            measure="the type that each layer writes against those that its nodes were asked for",
+            if_true="a layer writes a type that none of its nodes was asked for",
+            if_false="every layer writes a type that one of its nodes was asked for",
+        ),
+        test=lambda: _finding(scene, missed, shown),
+    )
 
 
 def _missed(scene: Scene) -> list[ExecutedLayer]:
@@ -69,28 +67,26 @@ def _missed(scene: Scene) -> list[ExecutedLayer]:
     ]
 
 
-def _finding(scene: Scene, missed: list[ExecutedLayer], evidence: Evidence) -> Finding:
+def _finding(scene: Scene, missed: list[ExecutedLayer], because: str) -> Shown:
     nodes = sorted({node for layer in missed for node in layer.nodes})
     written = {layer.stored for layer in missed}
     agrees = any(pair.grade in written for pair in scene.outputs)
-    return Finding(
-        code=_CODE,
-        title="A layer of the engine has a narrower type than its nodes were asked for",
+    return Shown(
+        because=because,
         # A node in the middle of a fused layer may still have been computed as asked: the outputs' error must agree.
         role="cause" if agrees else "contributing",
-        claim=f"{len(missed)} layers of the engine do not have the precision that their nodes were asked for: "
-        f"{evidence.because}.",
+        sentence=f"{len(missed)} layers of the engine do not have the precision that their nodes were asked for: "
+        f"{because}.",
         confidence=1.0,
         confidence_from="the engine's own description",
         site=next((site for site in scene.places.values() if site.node in nodes), None),
         # An error of the size of the type that was written is explained by its having been written.
         share=1.0 if agrees else None,
-        evidence=(evidence,),
         repairs=(
-            OfferedRepair(
-                repair="strongly_typed",
-                text="write the types into the model and build it strongly typed: nothing is then left to wish for",
-                command="parityscope repair MODEL --candidate TARGET --inputs DATA -o typed.onnx",
+            (
+                "strongly_typed",
+                "write the types into the model and build it strongly typed: nothing is then left to wish for",
+                "parityscope repair MODEL --candidate TARGET --inputs DATA -o typed.onnx",
             ),
         ),
         details={"layers": [layer.name for layer in missed], "nodes": nodes},
@@ -102,7 +98,7 @@ _MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,4] x) => (float[
 _X = np.array([[-1, 0, 1, 2]], dtype=np.float32)
 
 CHECK = Check(
-    code=_CODE,
+    code="CST002",
     title="A layer of the engine has a narrower type than its nodes were asked for",
     propose=_propose,
     # What an engine makes of a wish depends on it and its hardware; the tests plant its description instead.

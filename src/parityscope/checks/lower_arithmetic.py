@@ -22,17 +22,17 @@ Sources: residual sizes by format: numerics notes in docs/numerics.md; simulatio
 
 from __future__ import annotations
 
+import functools
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Check, Correction, Example, Proposal, Result
+from parityscope.checks import Check, Claim, Correction, Example, Prediction, Shown
 from parityscope.checks._common import leading, number
 from parityscope.checks._examples import PRODUCTS, product_arrays
-from parityscope.checks._facts import fact
 from parityscope.expectation import margin_of
-from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CHECK"]
 
-_CODE = "ACC001"
 _ORDER = ("f32", "tf32", "f16", "bf16", "f8e4m3", "f8e5m2", "int8")
 # What is suspected first where an engine differs in FP32, and mostly innocent.
 _SUSPECTED = ("tf32", "f16", "bf16")
@@ -51,31 +50,32 @@ _QUANTITIES = {"rel_l2": "relative L2 error", "mismatch_share": "share of unequa
 _ONE_PLACE = 0.5
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
+def _propose(scene: Scene) -> Iterator[Claim]:
     yield from _accused(scene)
     yield from _acquitted(scene)
 
 
-def _accused(scene: Scene) -> Iterator[Proposal]:
+def _accused(scene: Scene) -> Iterator[Claim]:
     coarser = [pair for pair in scene.outputs if _is_coarser(pair.grade, scene.declared)]
     if not coarser or scene.verdict != "beyond":
         return
     named = _nearest(coarser, _seen(scene) or set(_ORDER), scene.declared)
     worst = max(coarser, key=lambda pair: _measured(pair) / (pair.expected.get(scene.declared) or math.inf))
-    experiment = Experiment(
-        check=_CODE,
-        claim=f"the candidate computes in {named}, not in {scene.declared}",
-        change="none: simulate each format's rounding on the same samples",
-        measure=f"{_QUANTITIES[_metric(worst)]} predicted for {named} at output {worst.site.tensor}",
-        if_true="it covers the measured error, and no single place holds most of it",
-        if_false="it does not",
-    )
     because = (
         f"measured {number(_measured(worst))}; predicted {number(worst.expected.get(named, math.nan))} for {named} and "
         f"{number(worst.expected.get(scene.declared, math.nan))} for {scene.declared}"
     )
     granted = Correction(words=f"grants the candidate {named}", declared=named)
-    yield fact(experiment, because, lambda evidence: _finding(scene, worst, named, evidence), granted)
+    yield Claim(
+        words=f"the candidate computes in {named}, not in {scene.declared}",
+        predicts=Prediction(
+            change="none: simulate each format's rounding on the same samples",
+            measure=f"{_QUANTITIES[_metric(worst)]} predicted for {named} at output {worst.site.tensor}",
+            if_true="it covers the measured error, and no single place holds most of it",
+            if_false="it does not",
+        ),
+        test=lambda: replace(_finding(scene, worst, named, Shown(because=because)), correction=granted),
+    )
 
 
 def _nearest(pairs: list[Pair], among: set[str], declared: str) -> str:
@@ -110,7 +110,7 @@ def _covers(name: str, pair: Pair) -> bool:
     return _measured(pair) <= margin_of(name) * pair.expected.get(name, 0.0)
 
 
-def _acquitted(scene: Scene) -> Iterator[Proposal]:
+def _acquitted(scene: Scene) -> Iterator[Claim]:
     """Each arithmetic that is suspected first and is too small for the worst output, and by how much."""
     wrong = [pair for pair in scene.outputs if pair.verdict == "beyond" and np.isfinite(pair.value("rel_l2"))]
     if not wrong or scene.verdict != "beyond":
@@ -120,48 +120,43 @@ def _acquitted(scene: Scene) -> Iterator[Proposal]:
     for name in _SUSPECTED:
         expected = worst.expected.get(name, 0.0)
         if _is_coarser(name, scene.declared) and 0.0 < margin_of(name) * expected < measured:
-            experiment = Experiment(
-                check=_CODE,
-                claim=f"the candidate computes in {name}, not in {scene.declared}",
-                change="none: simulate each format's rounding on the same samples",
-                measure=f"relative L2 error predicted for {name} at output {worst.site.tensor}",
-                if_true="it covers the measured error",
-                if_false="it is too small",
-            )
             because = (
                 f"measured {number(measured)}; {name} explains {number(expected)}, {measured / expected:.3g} times less"
             )
-            yield _refuting(experiment, measured, because)
+            shown = Shown(because=because, outcome="refutes", before=measured, after=measured)
+            yield Claim(
+                words=f"the candidate computes in {name}, not in {scene.declared}",
+                predicts=Prediction(
+                    change="none: simulate each format's rounding on the same samples",
+                    measure=f"relative L2 error predicted for {name} at output {worst.site.tensor}",
+                    if_true="it covers the measured error",
+                    if_false="it is too small",
+                ),
+                test=functools.partial(_same, shown),
+            )
 
 
-def _refuting(experiment: Experiment, measured: float, because: str) -> Proposal:
-    evidence = Evidence(experiment=experiment, outcome="refutes", before=measured, after=measured, because=because)
-    return Proposal(experiment=experiment, test=lambda: Result(evidence=evidence))
+def _same(shown: Shown) -> Shown:
+    return shown
 
 
-def _finding(scene: Scene, worst: Pair, named: str, evidence: Evidence) -> Finding:
+def _finding(scene: Scene, worst: Pair, named: str, seen: Shown) -> Shown:
     expected = worst.expected.get(named, 0.0)
     measured = _measured(worst)
     ratio = min(measured, expected) / max(measured, expected) if measured and expected else 0.0
     alone = not _elsewhere(scene) and (_seen(scene) or {named}) >= {named}
     alone = alone and all(_covers(named, pair) for pair in scene.outputs if pair.verdict == "beyond")
-    return Finding(
-        code=_CODE,
-        title="The outputs look like a coarser arithmetic than the one declared",
+    return replace(
+        seen,
         role="cause" if alone else "contributing",
-        claim=f"{scene.declared} is declared, and the error has the size of {named} rounding: {evidence.because}.",
+        sentence=f"{scene.declared} is declared, and the error has the size of {named} rounding: {seen.because}.",
         confidence=ratio if alone else ratio / 2,
         confidence_from="the smaller over the larger of measured and predicted error"
         + ("" if alone else ", halved because that is not all that is seen"),
         # Where no layer was seen, size is all that speaks for it: whatever reproduces the outputs goes first.
         share=1.0 if alone and scene.localization else None,
-        evidence=(evidence,),
         repairs=(
-            OfferedRepair(
-                repair="declare",
-                text=f"if {named} is meant, declare it; else switch it off in the runtime",
-                command=f"--declared {named}",
-            ),
+            ("declare", f"if {named} is meant, declare it; else switch it off in the runtime", f"--declared {named}"),
         ),
         details={"grade": named, "expected": dict(worst.expected), "measured": measured},
     )
@@ -191,7 +186,7 @@ def _is_coarser(grade: str | None, declared: str) -> bool:
 _W, _X = product_arrays(5)
 
 CHECK = Check(
-    code=_CODE,
+    code="ACC001",
     title="The outputs look like a coarser arithmetic than the one declared",
     propose=_propose,
     holds=(Example(model=PRODUCTS, inputs=_X, candidate="sim:bf16", declared="f32", constants=_W),),

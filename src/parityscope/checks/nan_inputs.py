@@ -20,47 +20,36 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Check, Example
-from parityscope.checks._facts import fact
-from parityscope.records import Experiment, Finding, OfferedRepair
+from parityscope.checks import Check, Claim, Example, Prediction, Shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.checks import Proposal, Scene
-    from parityscope.records import Evidence
+    from parityscope.checks import Scene
+
 
 __all__ = ["CHECK"]
 
-_CODE = "DAT002"
 
-
-def _propose(scene: Scene) -> Iterator[Proposal]:
+def _propose(scene: Scene) -> Iterator[Claim]:
     if not scene.inputs.skipped:
         return
-    experiment = Experiment(
-        check=_CODE,
-        claim="some samples hold NaN",
-        change="none",
-        measure="samples with a NaN in a float input",
-        if_true="at least one",
-        if_false="none",
-    )
     names = ", ".join(skip.what for skip in scene.inputs.skipped)
-    yield fact(experiment, names, lambda evidence: _finding(scene, evidence))
+    yield Claim(
+        words="some samples hold NaN",
+        predicts=Prediction(measure="samples with a NaN in a float input", if_true="at least one", if_false="none"),
+        test=lambda: _finding(scene, names),
+    )
 
 
-def _finding(scene: Scene, evidence: Evidence) -> Finding:
+def _finding(scene: Scene, because: str) -> Shown:
     count = len(scene.inputs.skipped)
-    return Finding(
-        code=_CODE,
-        title="Some samples hold NaN and were not judged",
+    return Shown(
+        because=because,
         role="information",
-        claim=f"{count} of {count + len(scene.inputs)} samples hold NaN and were not judged: {evidence.because}.",
-        confidence=1.0,
+        sentence=f"{count} of {count + len(scene.inputs)} samples hold NaN and were not judged: {because}.",
         confidence_from="counted, not estimated",
-        evidence=(evidence,),
-        repairs=(OfferedRepair(repair="mend_preprocessing", text="find out where the preprocessing makes NaN"),),
+        repairs=(("mend_preprocessing", "find out where the preprocessing makes NaN"),),
         details={"samples": count},
     )
 
@@ -69,7 +58,7 @@ _MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,4] x) => (float[
 _ONE_BAD = np.array([[1, 2, 3, 4], [1, np.nan, 3, 4]], np.float32)
 
 CHECK = Check(
-    code=_CODE,
+    code="DAT002",
     title="Some samples hold NaN and were not judged",
     propose=_propose,
     holds=(Example(model=_MODEL, inputs={"x": _ONE_BAD}, candidate="ort?optimization=disabled"),),

@@ -20,17 +20,17 @@ specification says nothing of NaN in Clip, Max and Min; measured: ONNX Runtime 1
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.arithmetic.swallowing import SWALLOWS, swallowing
 from parityscope.backends._onnxruntime import open_session
-from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import number
 from parityscope.checks._mixed import finite_distance
 from parityscope.checks._reproducing import RUN_S, limit_of
-from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,29 +42,28 @@ if TYPE_CHECKING:
 
 __all__ = ["CHECK"]
 
-_CODE = "FUS013"
-_TITLE = "A bound is made of NaN"
 _ALONE = 64  # chosen: operators tried one by one, each a session of the reference
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
+def _propose(scene: Scene) -> Iterator[Claim]:
     bench = scene.bench
     lost = sum(pair.nonfinite_reference for pair in scene.outputs)
     nodes = [node for node in scene.graph.graph if node.op_type in SWALLOWS and not node.domain]
     if bench is None or not lost or not nodes:
         return
-    experiment = Experiment(
-        check=_CODE,
-        claim="Clip, Relu, Max or Min make a number of NaN",
-        change="run the reference with them swallowing NaN",
-        measure="worst relative L2 distance from the candidate's outputs, of what is finite in both",
-        if_true="it is rounding, and the same elements are finite",
-        if_false="it is not",
+    tensors = [str(node.outputs[0].name) for node in nodes]
+    yield Claim(
+        words="Clip, Relu, Max or Min make a number of NaN",
+        predicts=Prediction(
+            change="run the reference with them swallowing NaN",
+            measure="worst relative L2 distance from the candidate's outputs, of what is finite in both",
+            if_true="it is rounding, and the same elements are finite",
+            if_false="it is not",
+        ),
         cost_s=4 * RUN_S,
         runs="reference",
+        test=lambda: _tested(_Trial(scene, bench), tensors),
     )
-    tensors = [str(node.outputs[0].name) for node in nodes]
-    yield Proposal(experiment=experiment, test=lambda: _tested(_Trial(scene, bench), tensors, experiment))
 
 
 class _Trial:
@@ -97,12 +96,11 @@ def _only(reference: Arrays, candidate: Arrays) -> int:
     )
 
 
-def _tested(trial: _Trial, tensors: list[str], experiment: Experiment) -> Result:
+def _tested(trial: _Trial, tensors: list[str]) -> Shown:
     count = sum(_only(trial.bench.reference(one), trial.bench.candidate(one)) for one in trial.samples)
     if not count:
         because = "no sample has NaN in the reference and numbers in the candidate"
-        evidence = Evidence(experiment=experiment, outcome="inconclusive", before=0.0, after=0.0, because=because)
-        return Result(evidence=evidence)
+        return Shown(because=because, outcome="inconclusive", before=0.0, after=0.0)
     orders: tuple[Literal["low", "high"], ...] = ("low", "high")
     left = {first: trial.distance(first, tensors) for first in orders}
     first = min(orders, key=lambda one: left[one])
@@ -111,37 +109,32 @@ def _tested(trial: _Trial, tensors: list[str], experiment: Experiment) -> Result
     because = (
         f"{count:,} elements are NaN in the reference alone; with NaN swallowed the rest is {times} of what is allowed"
     )
-    evidence = Evidence(
-        experiment=experiment,
+    seen = Shown(
+        because=because,
         outcome="supports" if holds else "refutes",
         before=float(count),
         after=0.0 if holds else float(count),
-        because=because,
     )
     if not holds:
-        return Result(evidence=evidence)
+        return seen
     alone = [one for one in tensors[:_ALONE] if len(tensors) == 1 or trial.distance(first, [one]) <= 1.0]
-    return Result(evidence=evidence, finding=_finding(trial.scene, alone, first, evidence))
+    return _finding(trial.scene, alone, first, seen)
 
 
-def _finding(scene: Scene, alone: list[str], first: str, evidence: Evidence) -> Finding:
+def _finding(scene: Scene, alone: list[str], first: str, seen: Shown) -> Shown:
     site = scene.places.get(alone[0]) if alone else None
     where = f"{site.node} ({site.op_type})" if site else "an activation, together with others,"
-    return Finding(
-        code=_CODE,
-        title=_TITLE,
-        role="cause",
-        claim=f"{where} makes a number of NaN, the {'lower' if first == 'low' else 'upper'} bound first: {evidence.because}. "
+    return replace(
+        seen,
+        sentence=f"{where} makes a number of NaN, the {'lower' if first == 'low' else 'upper'} bound first: {seen.because}. "
         "The NaN itself is born in front of it, on both sides.",
-        confidence=1.0,
         confidence_from="the same elements are finite, with the same values, and nothing is fitted",
         site=site,
         share=1.0,
-        evidence=(evidence,),
         repairs=(
-            OfferedRepair(
-                repair="guard_nan",
-                text="guard what gives NaN (a root or logarithm of a negative number, 0/0): no activation removes it everywhere",
+            (
+                "guard_nan",
+                "guard what gives NaN (a root or logarithm of a negative number, 0/0): no activation removes it everywhere",
             ),
         ),
         details={"alone": alone, "first": first},
@@ -158,8 +151,8 @@ _CONSTANTS = {"gain": np.array(2, np.float32), "low": np.array(0.5, np.float32),
 _X = {"x": np.linspace(-1, 3, 32, dtype=np.float32)[None]}
 
 CHECK = Check(
-    code=_CODE,
-    title=_TITLE,
+    code="FUS013",
+    title="A bound is made of NaN",
     propose=_propose,
     holds=(
         # fmin(fmax(NaN, 0.5), 1.5) is 0.5, and half of that behind the gain of two is one.

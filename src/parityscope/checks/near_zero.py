@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.case.policy import budgets_for
-from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import number, percent
 from parityscope.expectation import margin_of
-from parityscope.records import Budget, Evidence, Experiment, Finding, OfferedRepair, Tolerance
+from parityscope.records import Budget, Tolerance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CHECK", "outside_of"]
 
-_CODE = "DAT008"
-_TITLE = "A relative tolerance fails where the reference is nearly zero"
 _SMALL = 0.01  # of the root mean square: there a relative error of 1e-3 is 1e-5 of the output's size. Chosen
 _MOSTLY = 0.99
 _RELATIVE = ("ulp_max", "ulp_mean")  # metrics that count in units of the element
@@ -54,7 +52,7 @@ def outside_of(reference: np.ndarray, candidate: np.ndarray, tolerance: Toleranc
     return int(outside.sum()), int((outside & (np.abs(r) < _SMALL * root)).sum())
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
+def _propose(scene: Scene) -> Iterator[Claim]:
     if scene.bench is None or scene.policy is None:
         return
     for pair in scene.outputs:
@@ -69,19 +67,19 @@ def _is_relative(budget: Budget) -> bool:
     return budget.metric in _RELATIVE or (budget.tolerance is not None and budget.tolerance.rtol > 0)
 
 
-def _proposal(scene: Scene, bench: Bench, pair: Pair, budget: Budget) -> Proposal:
-    experiment = Experiment(
-        check=_CODE,
-        claim=f"output {pair.site.tensor} fails only where the reference is nearly zero",
-        change="none",
-        measure=f"elements outside that are below {percent(_SMALL)} of the output's root mean square",
-        if_true=f"at least {percent(_MOSTLY)} of them, and the whole is as its arithmetic explains",
-        if_false="large elements fail too",
+def _proposal(scene: Scene, bench: Bench, pair: Pair, budget: Budget) -> Claim:
+    return Claim(
+        words=f"output {pair.site.tensor} fails only where the reference is nearly zero",
+        predicts=Prediction(
+            measure=f"elements outside that are below {percent(_SMALL)} of the output's root mean square",
+            if_true=f"at least {percent(_MOSTLY)} of them, and the whole is as its arithmetic explains",
+            if_false="large elements fail too",
+        ),
+        test=lambda: _tested(scene, bench, pair, budget),
     )
-    return Proposal(experiment=experiment, test=lambda: _tested(scene, bench, pair, budget, experiment))
 
 
-def _tested(scene: Scene, bench: Bench, pair: Pair, budget: Budget, experiment: Experiment) -> Result:
+def _tested(scene: Scene, bench: Bench, pair: Pair, budget: Budget) -> Shown:
     output = pair.site.tensor
     allowed = max(
         (pair.expected[name] * margin_of(name) for name in ("f32", scene.declared) if name in pair.expected),
@@ -90,7 +88,7 @@ def _tested(scene: Scene, bench: Bench, pair: Pair, budget: Budget, experiment: 
     measured = pair.value("rel_l2")
     if not measured <= allowed:
         because = f"the whole is off by {number(measured)}, and the arithmetic explains {number(allowed)}"
-        return _refuted(experiment, measured, because)
+        return _refuted(measured, because)
     # A step of the format at an element is a relative error: 2^-23 of it in float32.
     tolerance = budget.tolerance or Tolerance(atol=0.0, rtol=budget.limit * 2.0**-23)
     outside = small = 0
@@ -100,37 +98,33 @@ def _tested(scene: Scene, bench: Bench, pair: Pair, budget: Budget, experiment: 
             found = outside_of(reference, candidate, tolerance)
             outside, small = outside + found[0], small + found[1]
     if not outside or small < _MOSTLY * outside:
-        return _refuted(experiment, measured, f"of {outside:,} elements outside, {small:,} are nearly zero")
+        return _refuted(measured, f"of {outside:,} elements outside, {small:,} are nearly zero")
     because = (
         f"{small:,} of the {outside:,} elements outside are below {percent(_SMALL)} of the output's root mean square; the "
         f"whole is off by {number(measured)} (relative L2), and the arithmetic explains {number(allowed)}"
     )
-    evidence = Evidence(experiment=experiment, outcome="supports", before=measured, after=allowed, because=because)
-    finding = Finding(
-        code=_CODE,
-        title=_TITLE,
-        role="cause",
-        claim=f"Output {output} fails only where the reference is nearly zero: {because}.",
+    return Shown(
+        because=because,
+        before=measured,
+        after=allowed,
+        sentence=f"Output {output} fails only where the reference is nearly zero: {because}.",
         confidence=small / outside,
         confidence_from="the share of the elements outside that are nearly zero",
         site=pair.site,
         share=1.0,
-        evidence=(evidence,),
         repairs=(
-            OfferedRepair(
-                repair="judge_the_whole",
-                text="give the tolerance an atol of the size of the rounding error, or judge by relative L2",
-                command=f"--budget {output}:rel_l2={allowed:.2g}",
+            (
+                "judge_the_whole",
+                "give the tolerance an atol of the size of the rounding error, or judge by relative L2",
+                f"--budget {output}:rel_l2={allowed:.2g}",
             ),
         ),
         details={"outside": outside, "small": small},
     )
-    return Result(evidence=evidence, finding=finding)
 
 
-def _refuted(experiment: Experiment, measured: float, because: str) -> Result:
-    evidence = Evidence(experiment=experiment, outcome="refutes", before=measured, after=measured, because=because)
-    return Result(evidence=evidence)
+def _refuted(measured: float, because: str) -> Shown:
+    return Shown(because=because, outcome="refutes", before=measured, after=measured)
 
 
 # Differences of large numbers: some are nearly zero, and their error is that of the large ones.
@@ -144,8 +138,8 @@ _RTOL = (Budget(output="", metric="outside", limit=0, reason="an example", toler
 _TIGHT = (Budget(output="", metric="outside", limit=0, reason="an example", tolerance=Tolerance(atol=0, rtol=1e-4)),)
 
 CHECK = Check(
-    code=_CODE,
-    title=_TITLE,
+    code="DAT008",
+    title="A relative tolerance fails where the reference is nearly zero",
     propose=_propose,
     holds=(Example(model=_MODEL, inputs=_X, constants=_ONE, candidate="sim:bf16", budgets=_RTOL, site="y"),),
     holds_not=(

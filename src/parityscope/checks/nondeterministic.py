@@ -24,61 +24,55 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Check, Example
+from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import number
-from parityscope.checks._facts import fact
 from parityscope.expectation import FLOAT32_ROUNDING
-from parityscope.records import Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.checks import Proposal, Scene
-    from parityscope.records import Evidence
+    from parityscope.checks import Scene
+
 
 __all__ = ["CHECK"]
 
-_CODE = "RUN001"
 
 # Runs d apart and e from the reference have d^2 / (2 e^2) of the squared error changing: 1/8 where d = e / 2. Below that, what
 # stays the same from run to run is nearly the whole error.
 _EXPLAINS = 0.125
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
+def _propose(scene: Scene) -> Iterator[Claim]:
     # Two runs of the same instructions differ by nothing at all.
     if scene.spread <= FLOAT32_ROUNDING:
         return
-    experiment = Experiment(
-        check=_CODE,
-        claim="the candidate gives different answers for the same input",
-        change="none: run it twice on the first sample, and where the two differ twice more on up to eight",
-        measure="worst relative L2 distance between two runs over the outputs; part of the squared error that changes",
-        if_true=f"above one FP32 rounding error ({number(FLOAT32_ROUNDING)})",
-        if_false="zero",
+    yield Claim(
+        words="the candidate gives different answers for the same input",
+        predicts=Prediction(
+            change="none: run it twice on the first sample, and where the two differ twice more on up to eight",
+            measure="worst relative L2 distance between two runs over the outputs; part of the squared error that changes",
+            if_true=f"above one FP32 rounding error ({number(FLOAT32_ROUNDING)})",
+            if_false="zero",
+        ),
+        test=lambda: _finding(scene, f"the two runs differ by {number(scene.spread)}"),
     )
-    yield fact(experiment, f"the two runs differ by {number(scene.spread)}", lambda evidence: _finding(scene, evidence))
 
 
-def _finding(scene: Scene, evidence: Evidence) -> Finding:
+def _finding(scene: Scene, because: str) -> Shown:
     errors = [pair.value("rel_l2") for pair in scene.outputs]
     worst = max((error for error in errors if not np.isnan(error)), default=0.0)
-    return Finding(
-        code=_CODE,
-        title="The candidate does not give the same answer twice",
+    return Shown(
+        because=because,
         role="cause" if scene.changing >= _EXPLAINS else "contributing",
-        claim=(
-            f"Two runs of the candidate on the same sample differ by {number(scene.spread)} (relative L2); "
-            f"its error against the reference is {number(worst)}, of whose square {scene.changing:.0%} changes from run to run."
-        ),
+        sentence=f"Two runs of the candidate on the same sample differ by {number(scene.spread)} (relative L2); "
+        f"its error against the reference is {number(worst)}, of whose square {scene.changing:.0%} changes from run to run.",
         confidence=1.0,
         confidence_from="measured by repetition",
         share=scene.changing,
-        evidence=(evidence,),
         repairs=(
-            OfferedRepair(
-                repair="determinism",
-                text="check that every output is written and waited for; ask the runtime for deterministic kernels",
+            (
+                "determinism",
+                "check that every output is written and waited for; ask the runtime for deterministic kernels",
             ),
         ),
         details={"spread": scene.spread, "changing": scene.changing},
@@ -93,7 +87,7 @@ _PLAIN = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[
 _X = np.ones((1, 8), np.float32)
 
 CHECK = Check(
-    code=_CODE,
+    code="RUN001",
     title="The candidate does not give the same answer twice",
     propose=_propose,
     holds=(Example(model=_RANDOM, inputs={"x": _X}, candidate="ort?optimization=disabled"),),

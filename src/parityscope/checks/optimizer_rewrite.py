@@ -24,10 +24,10 @@ and isolating failure-inducing input", IEEE TSE 28 (2002), for the search.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks import Check, Claim, Example, Prediction
 from parityscope.checks._barriers import fewest, neighbours
 from parityscope.checks._common import number
 from parityscope.checks._examples import PRODUCTS, product_arrays
@@ -35,7 +35,6 @@ from parityscope.checks._reproducing import RUN_S, Misfit, misfit, refuted, supp
 from parityscope.errors import ParityError
 from parityscope.expectation import FLOAT32_ROUNDING
 from parityscope.operators import moving
-from parityscope.records import Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -43,39 +42,35 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-    from parityscope.checks import Bench, Run, Scene
-    from parityscope.records import Evidence
+    from parityscope.checks import Bench, Offer, Run, Scene, Shown
+
 
 __all__ = ["CHECK"]
 
-_CODE = "FUS011"
-_TITLE = "The runtime's optimizer makes the error"
 _OFF = "optimization=disabled"
 # Operators that move or store what others compute.
 _STORING = moving("in order", "permuted") | {"Pad", "Cast"} | {"DequantizeLinear", "QuantizeLinear"}
 _RUNS = 40  # chosen: one barrier among 1,000 tensors takes some 20, each a session of the candidate
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
-    bench = scene.bench
-    if bench is None:
-        return
+def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
     off = next((run for target, run in bench.switched.items() if _OFF in target), None)
     tensors = _markable(scene) if bench.watched and scene.disturbance > FLOAT32_ROUNDING else []
     if off is None and not tensors:
         return
     ways = [*(["switch its optimizer off"] if off else []), *(["mark tensors as outputs"] if tensors else [])]
-    experiment = Experiment(
-        check=_CODE,
-        claim="the candidate's optimizer makes the error",
-        change=" and ".join(ways),
-        measure="worst relative L2 error of the outputs",
-        if_true="it falls to what the declared arithmetic explains, and comes back with the optimizer",
-        if_false="it stays",
+    yield Claim(
+        words="the candidate's optimizer makes the error",
+        predicts=Prediction(
+            change=" and ".join(ways),
+            measure="worst relative L2 error of the outputs",
+            if_true="it falls to what the declared arithmetic explains, and comes back with the optimizer",
+            if_false="it stays",
+        ),
         cost_s=RUN_S * 20,
         runs="rebuild",
+        test=lambda: _tested(_Trial(scene, bench), off, tensors),
     )
-    yield Proposal(experiment=experiment, test=lambda: _tested(_Trial(scene, bench), off, tensors, experiment))
 
 
 def _markable(scene: Scene) -> list[str]:
@@ -133,10 +128,10 @@ class _Cure:
     after: Misfit
 
 
-def _tested(trial: _Trial, off: Run | None, tensors: list[str], experiment: Experiment) -> Result:
+def _tested(trial: _Trial, off: Run | None, tensors: list[str]) -> Shown:
     before = trial.before
     if before.fits:
-        return refuted(experiment, None, "the samples looked at are right")
+        return refuted(None, "the samples looked at are right")
     plain = trial.unoptimized(off) if off else None
     marked = trial.barred(tensors) if tensors else None
     cured = [one for one in (plain, marked) if one is not None and one.explains(before)]
@@ -146,14 +141,13 @@ def _tested(trial: _Trial, off: Run | None, tensors: list[str], experiment: Expe
     because = f"the error of {number(before.error)} becomes {' and '.join(told) or 'nothing that could be measured'}"
     if not cured:
         worst = plain or marked
-        return refuted(experiment, before, because, after=worst.error if worst else None)
+        return refuted(before, because, after=worst.error if worst else None)
     again = trial.again()
     if again.fits:
-        return refuted(experiment, None, f"{because}, but run once more as it is the candidate is right too")
+        return refuted(None, f"{because}, but run once more as it is the candidate is right too")
     barriers, together = _barriers(trial, tensors) if marked is not None and marked.explains(before) else ((), False)
-    evidence = supported(experiment, before, cured[0], because)
     cure = _Cure(off=plain if plain in cured else None, barriers=barriers, together=together, after=cured[0])
-    return Result(evidence=evidence, finding=_finding(trial, cure, evidence))
+    return _finding(trial, cure, supported(before, cured[0], because))
 
 
 def _barriers(trial: _Trial, tensors: list[str]) -> tuple[tuple[str, ...], bool]:
@@ -165,21 +159,17 @@ def _barriers(trial: _Trial, tensors: list[str]) -> tuple[tuple[str, ...], bool]
     return (*needed, *(name for name in beside[: _RUNS - used] if trial.cures([name]))), False
 
 
-def _finding(trial: _Trial, cure: _Cure, evidence: Evidence) -> Finding:
+def _finding(trial: _Trial, cure: _Cure, seen: Shown) -> Shown:
     nodes = _touching(trial.scene, cure.barriers)
     node = _named(nodes, cure.barriers)
     tensor = str(node.outputs[0].name) if node else ""
     share = cure.after.share(trial.before)
-    return Finding(
-        code=_CODE,
-        title=_TITLE,
-        role="cause",
-        claim=_claim(trial.scene, cure, nodes, node, evidence),
-        confidence=share,
+    return replace(
+        seen,
+        sentence=_claim(trial.scene, cure, nodes, node, seen),
         confidence_from="the share of the error, in squares, that is gone from the candidate itself by that intervention",
         site=trial.scene.places.get(tensor),
         share=share,
-        evidence=(evidence,),
         repairs=_repairs(cure),
         details={
             "barriers": list(cure.barriers),
@@ -189,13 +179,13 @@ def _finding(trial: _Trial, cure: _Cure, evidence: Evidence) -> Finding:
     )
 
 
-def _claim(scene: Scene, cure: _Cure, nodes: list[ir.Node], node: ir.Node | None, evidence: Evidence) -> str:
+def _claim(scene: Scene, cure: _Cure, nodes: list[ir.Node], node: ir.Node | None, seen: Shown) -> str:
     if node is None:
-        return f"Without its optimizer the candidate is right: {evidence.because}."
+        return f"Without its optimizer the candidate is right: {seen.because}."
     kinds = ", ".join(f"{_name(scene, one)} ({one.op_type})" for one in nodes)
     names = " and ".join(cure.barriers) if cure.together else " or ".join(cure.barriers)
     keeps = f"With {names} as {'outputs' if cure.together else 'an output'} of the model the answer is right."
-    return f"The optimizer's rewrite of {kinds} is not the same function: {evidence.because}. {keeps}"
+    return f"The optimizer's rewrite of {kinds} is not the same function: {seen.because}. {keeps}"
 
 
 def _name(scene: Scene, node: ir.Node) -> str:
@@ -222,24 +212,22 @@ def _tensors_of(node: ir.Node) -> set[str]:
     return {str(value.name) for value in (*node.inputs, *node.outputs) if value is not None}
 
 
-def _repairs(cure: _Cure) -> tuple[OfferedRepair, ...]:
-    found = [OfferedRepair(repair="update_runtime", text="run it in a later version of the runtime")]
+def _repairs(cure: _Cure) -> tuple[Offer, ...]:
+    found = [("update_runtime", "run it in a later version of the runtime")]
     if cure.off is not None:
-        found.append(
-            OfferedRepair(repair="optimizer_off", text="until then switch the optimizer off: it costs speed only")
-        )
+        found.append(("optimizer_off", "until then switch the optimizer off: it costs speed only"))
     if cure.barriers:
         names = " and ".join(repr(name) for name in (cure.barriers if cure.together else cure.barriers[:1]))
         text = f"or make {names} an output of the model, so that nothing is fused over it"
-        found.append(OfferedRepair(repair="barrier", text=text))
+        found.append(("barrier", text))
     return tuple(found)
 
 
 _W, _X = product_arrays(91)
 
 CHECK = Check(
-    code=_CODE,
-    title=_TITLE,
+    code="FUS011",
+    title="The runtime's optimizer makes the error",
     propose=_propose,
     # Which rewrite is wrong depends on the version: the tests run released versions of ONNX Runtime that are known to be.
     holds=(),

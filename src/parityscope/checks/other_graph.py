@@ -24,27 +24,25 @@ Sources: delta debugging (Zeller and Hildebrandt, 2002); ONNX operator changelog
 
 from __future__ import annotations
 
+import functools
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Check, Correction, Example, Nearest, Proposal, Result
+from parityscope.checks import Check, Claim, Correction, Example, NearMiss, Prediction, Shown
 from parityscope.checks._common import percent
 from parityscope.checks._reproducing import RUN_S
 from parityscope.errors import ParityError
-from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from parityscope.checks import Scene
+    from parityscope.checks import Bench, Scene
     from parityscope.hypotheses.from_other_graph import Compared, Unit
-    from parityscope.records import Role
 
 __all__ = ["CHECK"]
 
-_CODE = "EXP005"
-_TITLE = "The candidate's own graph says something else"
 _VERSION = "The candidate is another version of the model"
 _RETRAINED = "retrained"
 _MANY = 3  # weights that more training moved: it never moves one layer's alone
@@ -52,25 +50,27 @@ _TOLD = 3  # places and harmless differences that are named
 _LEAST = 0.01  # of the squared error, as in `diagnosis`: what is less is told, and is no cause beside those that make the rest
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
-    if scene.bench is None or scene.bench.graphs is None:
+def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
+    if bench.graphs is None:
         return
     try:
-        compared = scene.bench.graphs()
+        compared = bench.graphs()
     except ParityError as error:
-        problem = error
-
-        def failed() -> Result:
-            raise problem
-
-        yield Proposal(experiment=_experiment("the candidate's graph differs from the reference's"), test=failed)
+        yield _claim("the candidate's graph differs from the reference's", functools.partial(_fail, error))
         return
     causes = compared.decision.causes
     correction = _correction(compared)
     for place, (unit, share) in enumerate(causes if compared.decision.alone else ()):
-        yield _proposal(scene, compared, unit, share, correction, first=place == 0)
+        yield _claim(
+            _words(unit), functools.partial(_tested, scene, compared, unit, share, correction, first=place == 0)
+        )
     if not causes or not compared.decision.alone:
-        yield _refuted(scene, compared, correction)
+        words = f"one of {len(compared.decision.rest)} differences of the candidate's graph makes the error"
+        yield _claim(words, lambda: _refuted(scene, compared, correction))
+
+
+def _fail(error: ParityError) -> Shown:
+    raise error
 
 
 def _correction(compared: Compared) -> Correction | None:
@@ -85,81 +85,68 @@ def _correction(compared: Compared) -> Correction | None:
     return Correction(words=f"has what the candidate's file has: {words}", model=edit, parts=len(units))
 
 
-def _experiment(claim: str) -> Experiment:
-    return Experiment(
-        check=_CODE,
-        claim=claim,
-        change="put it into the reference's graph, with and without the other differences",
-        measure="squared error of the outputs to the candidate's",
-        if_true="the candidate's outputs, and not without it",
-        if_false="the reference's outputs, or the candidate's without it too",
+def _claim(words: str, test: Callable[[], Shown]) -> Claim:
+    return Claim(
+        words=words,
+        predicts=Prediction(
+            change="put it into the reference's graph, with and without the other differences",
+            measure="squared error of the outputs to the candidate's",
+            if_true="the candidate's outputs, and not without it",
+            if_false="the reference's outputs, or the candidate's without it too",
+        ),
         cost_s=4 * RUN_S,
+        test=test,
     )
 
 
-def _refuted(scene: Scene, compared: Compared, correction: Correction | None) -> Proposal:
+def _refuted(scene: Scene, compared: Compared, correction: Correction | None) -> Shown:
     """Most of the error comes from elsewhere; what the file does to it may still be one of several causes."""
     decision = compared.decision
-    experiment = _experiment(f"one of {len(decision.rest)} differences of the candidate's graph makes the error")
     because = f"with all of them in it the reference's graph explains {percent(decision.explained)} of the error"
-    evidence = Evidence(
-        experiment=experiment, outcome="refutes", before=1.0, after=1.0 - decision.explained, because=because
-    )
-    nearest = None
-    if correction is not None:
-        unit, share = decision.causes[0]
-        finding = _finding(scene, compared, unit, share, evidence, first=True)
-        nearest = Nearest(finding=finding, correction=correction, tried=decision.tried, distinct=True)
-    return Proposal(experiment=experiment, test=lambda: Result(evidence=evidence, nearest=nearest))
+    seen = Shown(because=because, outcome="refutes", before=1.0, after=1.0 - decision.explained)
+    if correction is None:
+        return seen
+    unit, share = decision.causes[0]
+    shown = replace(_told(scene, compared, unit, share, seen, first=True), correction=correction)
+    return replace(seen, nearest=NearMiss(shown=shown, tried=decision.tried, distinct=True))
 
 
-def _proposal(
+def _tested(
     scene: Scene, compared: Compared, unit: Unit, share: float, correction: Correction | None, *, first: bool
-) -> Proposal:
+) -> Shown:
     decision = compared.decision
-    words = _words(unit)
-    experiment = _experiment(words)
     beside = f"with {len(decision.causes)} of {len(decision.causes) + len(decision.rest)} differences"
     because = (
         f"{percent(share)} of the error; {beside} in it the reference's graph gives {percent(decision.explained)} of it"
     )
-    evidence = Evidence(experiment=experiment, outcome="supports", before=1.0, after=1.0 - share, because=because)
-    return Proposal(
-        experiment=experiment,
-        test=lambda: Result(
-            evidence=evidence,
-            finding=_finding(scene, compared, unit, share, evidence, first=first),
-            correction=correction,
-        ),
-    )
+    seen = Shown(because=because, before=1.0, after=1.0 - share)
+    return replace(_told(scene, compared, unit, share, seen, first=first), correction=correction)
 
 
-def _finding(scene: Scene, compared: Compared, unit: Unit, share: float, evidence: Evidence, *, first: bool) -> Finding:
+def _told(scene: Scene, compared: Compared, unit: Unit, share: float, seen: Shown, *, first: bool) -> Shown:
+    """What is told of a difference that makes this share of the error."""
     version = unit.group == _RETRAINED and len(unit.differences) >= _MANY
-    role: Role = "information" if unit.declared or share < _LEAST else "cause"
     harmless = _harmless(compared) if first else ""
     declared = (
         " This is what the file's own types or quantization say, and no fault by itself." if unit.declared else ""
     )
-    return Finding(
-        code=_CODE,
-        title=_VERSION if version else _TITLE,
-        role=role,
-        claim=f"{_words(unit)}: {evidence.because}.{declared}{harmless}",
+    return replace(
+        seen,
+        title=_VERSION if version else "",
+        role="information" if unit.declared or share < _LEAST else "cause",
+        sentence=f"{_words(unit)}: {seen.because}.{declared}{harmless}",
         confidence=min(1.0, max(0.0, compared.decision.explained)),
         confidence_from="the share of the error, in squares, that the reference's graph gives with what is named in it",
         site=scene.places.get(unit.differences[0].site) if len(unit.differences) == 1 else None,
         share=share,
-        evidence=(evidence,),
-        repairs=(
-            OfferedRepair(
-                repair="convert_again",
-                text="export the version that the reference has, or hold the candidate against its own original"
+        repairs=[
+            (
+                "convert_again",
+                "export the version that the reference has, or hold the candidate against its own original"
                 if version
                 else "convert again from the original without the step that made this difference, or put the original's back",
-                command="",
-            ),
-        ),
+            )
+        ],
         details={
             "parameter": unit.group,
             "together": compared.decision.explained,
@@ -203,8 +190,8 @@ _MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[4,6] x) => (float[
 _OTHER = _MODEL.replace(" a", " q").replace("(a)", "(q)")
 
 CHECK = Check(
-    code=_CODE,
-    title=_TITLE,
+    code="EXP005",
+    title="The candidate's own graph says something else",
     propose=_propose,
     holds=(
         Example(

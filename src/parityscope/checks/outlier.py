@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import number, percent
 from parityscope.checks._reproducing import RUN_S, apart, limit_of
-from parityscope.records import Evidence, Experiment, Finding, OfferedRepair, Site
+from parityscope.records import Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CHECK", "outliers_of"]
 
-_CODE = "DAT007"
-_TITLE = "The verdict rests on a few elements of very many"
 _FEW = 16  # elements that can be listed
 _SHARE = 1e-4  # of the elements: a fault of a layer, a channel or a row holds more
 _HELD = 0.99  # of the squared error, so that rounding everywhere else does not hide them
@@ -81,29 +79,28 @@ def outliers_of(reference: np.ndarray, candidate: np.ndarray, limit: float) -> t
     return tuple(tuple(int(i) for i in np.unravel_index(int(place), reference.shape)) for place in named)
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
-    if scene.bench is None:
-        return
+def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
     for pair in scene.outputs:
         large = int(np.prod(pair.shape, dtype=np.int64)) * _SHARE >= 1.0
         if pair.verdict == "beyond" and pair.dtype.startswith(("float", "bfloat")) and large:
-            yield _proposal(scene, scene.bench, pair.site.tensor)
+            yield _proposal(scene, bench, pair.site.tensor)
 
 
-def _proposal(scene: Scene, bench: Bench, output: str) -> Proposal:
-    experiment = Experiment(
-        check=_CODE,
-        claim=f"a few elements make output {output} beyond",
-        change="none: leave the largest errors out",
-        measure="share of the squared error in them, and the relative L2 error of all others",
-        if_true=f"at least {percent(_HELD)}, and what the arithmetic explains",
-        if_false="the others are wrong too",
+def _proposal(scene: Scene, bench: Bench, output: str) -> Claim:
+    return Claim(
+        words=f"a few elements make output {output} beyond",
+        predicts=Prediction(
+            change="none: leave the largest errors out",
+            measure="share of the squared error in them, and the relative L2 error of all others",
+            if_true=f"at least {percent(_HELD)}, and what the arithmetic explains",
+            if_false="the others are wrong too",
+        ),
         cost_s=RUN_S * 2 * len(bench.samples),
+        test=lambda: _tested(scene, bench, output),
     )
-    return Proposal(experiment=experiment, test=lambda: _tested(scene, bench, output, experiment))
 
 
-def _tested(scene: Scene, bench: Bench, output: str, experiment: Experiment) -> Result:
+def _tested(scene: Scene, bench: Bench, output: str) -> Shown:
     limit = limit_of(scene, output)
     named: list[tuple[int, tuple[tuple[int, ...], ...]]] = []
     worst, least, size = 0.0, 0.0, 0
@@ -113,10 +110,7 @@ def _tested(scene: Scene, bench: Bench, output: str, experiment: Experiment) -> 
             continue
         places = outliers_of(reference, candidate, limit)
         if not places:
-            evidence = Evidence(
-                experiment=experiment, outcome="refutes", before=error, after=error, because="the others are wrong too"
-            )
-            return Result(evidence=evidence)
+            return Shown(because="the others are wrong too", outcome="refutes", before=error, after=error)
         worst = max(worst, *(abs(float(candidate[place]) - float(reference[place])) for place in places))
         kept = np.array(candidate, copy=True)
         for place in places:
@@ -125,10 +119,7 @@ def _tested(scene: Scene, bench: Bench, output: str, experiment: Experiment) -> 
         size = reference.size
         named.append((index, places))
     if not named:
-        evidence = Evidence(
-            experiment=experiment, outcome="inconclusive", before=0.0, after=0.0, because="no sample is beyond"
-        )
-        return Result(evidence=evidence)
+        return Shown(because="no sample is beyond", outcome="inconclusive", before=0.0, after=0.0)
     index, places = named[0]
     words = (
         f"one element, {list(places[0])}" if len(places) == 1 else f"{len(places)} elements, first {list(places[0])}"
@@ -138,25 +129,23 @@ def _tested(scene: Scene, bench: Bench, output: str, experiment: Experiment) -> 
         f"within {number(least)} (relative L2), which the arithmetic explains"
     )
     before = max(apart(bench.reference(each)[output], bench.candidate(each)[output]) for each, _ in named)
-    evidence = Evidence(experiment=experiment, outcome="supports", before=before, after=least, because=because)
     share = max(0.0, 1.0 - (least / before) ** 2)
     blamed = scene.localization.suspects if scene.localization else ()
     elsewhere = any((one.share or 0.0) >= _ONE_PLACE and one.site.tensor != output for one in blamed)
-    finding = Finding(
-        code=_CODE,
-        title=_TITLE,
+    return Shown(
+        because=because,
+        before=before,
+        after=least,
         # What a layer spreads over few elements of an output, as a saturated Softmax does, is that layer's error.
         role="information" if elsewhere else "cause",
-        claim=f"Output {output}: {because}.",
-        confidence=share,
+        sentence=f"Output {output}: {because}.",
         confidence_from="the share of the squared error in the elements named",
         site=scene.places.get(output) or Site(tensor=output, node="", op_type="Input", index=-1),
         share=share,
-        evidence=(evidence,),
         repairs=(
-            OfferedRepair(
-                repair="look_there",
-                text="look at those elements; judge by what the output is for (--metric) or by a metric in which all count",
+            (
+                "look_there",
+                "look at those elements; judge by what the output is for (--metric) or by a metric in which all count",
             ),
         ),
         details={
@@ -167,7 +156,6 @@ def _tested(scene: Scene, bench: Bench, output: str, experiment: Experiment) -> 
             "samples": len(named),
         },
     )
-    return Result(evidence=evidence, finding=finding)
 
 
 _MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,40,600] x) => (float[N,40,600] y) { y = Tanh(x) }"""
@@ -194,8 +182,8 @@ def _shifted(samples: Samples) -> Samples:
 
 
 CHECK = Check(
-    code=_CODE,
-    title=_TITLE,
+    code="DAT007",
+    title="The verdict rests on a few elements of very many",
     propose=_propose,
     holds=(
         Example(model=_MODEL, inputs=_X, outputs_fault=_off(((7, 253),)), site="y"),

@@ -27,29 +27,28 @@ NVIDIA/TensorRT issue 1137.
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks import Check, Claim, Example, Prediction
 from parityscope.checks._common import number
 from parityscope.checks._correcting import not_compared
 from parityscope.checks._permuted import permuted
 from parityscope.checks._readings import readings
 from parityscope.checks._reproducing import Misfit, apart, bad_samples, limit_of, refuted, supported
-from parityscope.records import Experiment, Finding, OfferedRepair, Site
+from parityscope.records import Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from parityscope.checks import Bench, Scene
-    from parityscope.records import Evidence
+    from parityscope.checks import Bench, Scene, Shown
 
     Samples = Sequence[Mapping[str, np.ndarray]]
 
 __all__ = ["CHECK", "misread"]
 
-_CODE = "BND004"
 _TITLE = "An output was read as it was not written"
 _FALL = 10.0  # as in _reproducing: 99 % of the error in squares
 _DISTINCT = 16  # values: of fewer, a set says nothing
@@ -149,39 +148,38 @@ def _top_halves(reference: np.ndarray, candidate: np.ndarray, narrow: np.dtype[n
     return unequal if unequal > _CARRIED else 0.0
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
-    if scene.bench is None:
-        return
+def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
     for pair in scene.outputs:
         if pair.verdict == "beyond":
-            yield _proposal(scene, scene.bench, pair.site.tensor)
+            yield _proposal(scene, bench, pair.site.tensor)
 
 
-def _proposal(scene: Scene, bench: Bench, output: str) -> Proposal:
-    experiment = Experiment(
-        check=_CODE,
-        claim=f"output {output} was read as another type or in another order",
-        change="none: read the reference's output in other ways",
-        measure="relative L2 distance to the candidate's output",
-        if_true="it falls to what the declared arithmetic explains",
-        if_false="it stays far above",
+def _proposal(scene: Scene, bench: Bench, output: str) -> Claim:
+    return Claim(
+        words=f"output {output} was read as another type or in another order",
+        predicts=Prediction(
+            change="none: read the reference's output in other ways",
+            measure="relative L2 distance to the candidate's output",
+            if_true="it falls to what the declared arithmetic explains",
+            if_false="it stays far above",
+        ),
         cost_s=0.01,
         runs="nothing",
+        test=lambda: _tested(scene, bench, output),
     )
-    return Proposal(experiment=experiment, test=lambda: _tested(scene, bench, output, experiment))
 
 
-def _tested(scene: Scene, bench: Bench, output: str, experiment: Experiment) -> Result:
+def _tested(scene: Scene, bench: Bench, output: str) -> Shown:
     limit = limit_of(scene, output)
     wrong: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     for index in bench.samples:
         reference, candidate = bench.reference(index).get(output), bench.candidate(index).get(output)
         if reference is None or candidate is None or reference.shape != candidate.shape:
-            return refuted(experiment, None, f"sample {index} has no output to compare")
+            return refuted(None, f"sample {index} has no output to compare")
         if apart(reference, candidate) > limit:
             wrong[index] = reference, candidate
     if not wrong:
-        return refuted(experiment, None, "no sample of this output is wrong")
+        return refuted(None, "no sample of this output is wrong")
     error = max(apart(*pair) for pair in wrong.values())
     before = Misfit(error=error, over=error / limit)
     found = {index: misread(*pair, limit) for index, pair in wrong.items()}
@@ -192,33 +190,31 @@ def _tested(scene: Scene, bench: Bench, output: str, experiment: Experiment) -> 
         words, left = permuted(list(wrong.values()), limit) or (words if alike else "", left)
     if not words:
         strange = next((index for index, (said, _) in found.items() if not said), next(iter(found)))
-        return refuted(experiment, before, f"sample {strange} is no misreading")
+        return refuted(before, f"sample {strange} is no misreading")
     after = Misfit(error=left, over=left / limit)
     if "written as" not in words and not bad_samples(scene, bench):
-        return refuted(experiment, before, "so few values are equal by chance")
+        return refuted(before, "so few values are equal by chance")
     because = f"read so, the error falls from {number(before.error)} to {number(after.error)} on {len(wrong)} samples"
-    evidence = supported(experiment, before, after, because)
     correction = None if words.startswith(_UNORDERED) else not_compared(output)
-    return Result(evidence=evidence, finding=_finding(scene, output, words, evidence), correction=correction)
+    return replace(_finding(scene, output, words, supported(before, after, because)), correction=correction)
 
 
-def _finding(scene: Scene, output: str, words: str, evidence: Evidence) -> Finding:
+def _finding(scene: Scene, output: str, words: str, seen: Shown) -> Shown:
     unordered = words.startswith(_UNORDERED)
-    return Finding(
-        code=_CODE,
+    return replace(
+        seen,
         title="An output holds the right values in another order" if unordered else _TITLE,
         # Rows of detections come in any order by right, and sorting explains away more than a misreading would.
         role="contributing" if unordered else "cause",
-        claim=f"Output {output} {words}; {evidence.because}.",
+        sentence=f"Output {output} {words}; {seen.because}.",
         confidence=0.6 if unordered else 1.0,
         confidence_from="equal as sets of values" if unordered else "the values themselves, with nothing fitted",
         site=scene.places.get(output) or Site(tensor=output, node="", op_type="Input", index=-1),
         share=1.0,
-        evidence=(evidence,),
         repairs=(
-            OfferedRepair(
-                repair="read_rightly",
-                text="if rows may come in any order, pair them before they are compared (--match)"
+            (
+                "read_rightly",
+                "if rows may come in any order, pair them before they are compared (--match)"
                 if unordered
                 else "take the output's type, shape and strides from the engine, and transpose in place of reshaping",
             ),
@@ -263,7 +259,7 @@ def _pitched(value: np.ndarray) -> np.ndarray:
 
 
 CHECK = Check(
-    code=_CODE,
+    code="BND004",
     title=_TITLE,
     propose=_propose,
     holds=(

@@ -29,35 +29,30 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks import Check, Claim, Example, Prediction
 from parityscope.checks._common import number
 from parityscope.checks._correcting import not_compared
 from parityscope.checks._processing import processed
 from parityscope.checks._reproducing import Misfit, apart, bad_samples, limit_of, refuted, supported
 from parityscope.errors import ParityError
-from parityscope.records import Experiment, Finding, OfferedRepair, Site
+from parityscope.records import Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from parityscope.checks import Bench, Scene
-    from parityscope.records import Evidence
+    from parityscope.checks import Bench, Scene, Shown
 
     Samples = Sequence[Mapping[str, np.ndarray]]
 
 __all__ = ["CHECK"]
 
-_CODE = "BND005"
-_TITLE = "An output was processed once more, or once less"
 _SURE = 0.8  # chosen: the last layer may compute so itself
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
-    if scene.bench is None:
-        return
+def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
     for pair in scene.outputs:
         if pair.verdict == "beyond" and _at_the_end(scene, pair.site.tensor):
-            yield _proposal(scene, scene.bench, pair.site.tensor)
+            yield _proposal(scene, bench, pair.site.tensor)
 
 
 def _at_the_end(scene: Scene, output: str) -> bool:
@@ -66,51 +61,62 @@ def _at_the_end(scene: Scene, output: str) -> bool:
     return not suspects or suspects[0].site.tensor == output
 
 
-def _proposal(scene: Scene, bench: Bench, output: str) -> Proposal:
-    experiment = Experiment(
-        check=_CODE,
-        claim=f"output {output} went through a step more or less than the model says",
-        change="none: apply such steps to the reference's output, and to the candidate's",
-        measure="relative L2 distance of the two",
-        if_true="it falls to what the declared arithmetic explains",
-        if_false="it stays far above",
+def _proposal(scene: Scene, bench: Bench, output: str) -> Claim:
+    return Claim(
+        site=scene.places.get(output) or Site(tensor=output, node="", op_type="Input", index=-1),
+        words=f"output {output} went through a step more or less than the model says",
+        predicts=Prediction(
+            change="none: apply such steps to the reference's output, and to the candidate's",
+            measure="relative L2 distance of the two",
+            if_true="it falls to what the declared arithmetic explains",
+            if_false="it stays far above",
+        ),
         cost_s=0.02,
         runs="nothing",
+        test=lambda: _tested(scene, bench, output),
     )
-    return Proposal(experiment=experiment, test=lambda: _tested(scene, bench, output, experiment))
 
 
-def _tested(scene: Scene, bench: Bench, output: str, experiment: Experiment) -> Result:
+def _tested(scene: Scene, bench: Bench, output: str) -> Shown:
     limit = limit_of(scene, output)
     pairs = []
     for index in bench.samples:
         reference, candidate = bench.reference(index).get(output), bench.candidate(index).get(output)
         if reference is None or candidate is None or reference.shape != candidate.shape:
-            return refuted(experiment, None, f"sample {index} has no output to compare")
+            return refuted(None, f"sample {index} has no output to compare")
         if apart(reference, candidate) > limit:
             pairs.append((reference, candidate))
     if not pairs:
-        return refuted(experiment, None, "no sample of this output is wrong")
+        return refuted(None, "no sample of this output is wrong")
     worst = max(apart(reference, candidate) for reference, candidate in pairs)
     before = Misfit(error=worst, over=worst / limit)
     found = processed(pairs, limit)
     if found is None:
-        return refuted(experiment, before, "no step that is known makes the one of the other")
+        return refuted(before, "no step that is known makes the one of the other")
     if pairs[0][0].dtype.kind == "f" and not bad_samples(scene, bench):
-        return refuted(experiment, before, "so few values are met by chance")
+        return refuted(before, "so few values are met by chance")
     because = f"so it is on {len(pairs)} samples, where the error falls from {number(worst)} to {number(found.error)}"
     after = Misfit(error=found.error, over=found.error / limit)
-    evidence = supported(experiment, before, after, because)
-    finding = _finding(scene, output, found.words, after.share(before), evidence)
-    if found.factor and _handed_on(scene, bench, output):
-        finding = replace(
-            finding,
-            role="contributing",
-            claim=f"{finding.claim} It is one possibility: this network hands a factor of its inputs on to its outputs.",
-            confidence=0.5 * finding.confidence,
-        )
-        return Result(evidence=evidence, finding=finding)
-    return Result(evidence=evidence, finding=finding, correction=not_compared(output))
+    share = after.share(before)
+    shown = replace(
+        supported(before, after, because),
+        sentence=f"Output {output} {found.words}; {because}.",
+        confidence=_SURE * share,
+        confidence_from="0.8 of the part of the squared error that is gone: the last layer may compute so itself",
+        share=share,
+        repairs=[("same_steps", f"do the same to {output} on both sides, between the engine and what is compared")],
+        details={"output": output, "step": found.words},
+        correction=not_compared(output),
+    )
+    if not found.factor or not _handed_on(scene, bench, output):
+        return shown
+    return replace(
+        shown,
+        role="contributing",
+        sentence=f"{shown.sentence} It is one possibility: this network hands a factor of its inputs on to its outputs.",
+        confidence=0.5 * _SURE * share,
+        correction=None,
+    )
 
 
 def _handed_on(scene: Scene, bench: Bench, output: str) -> bool:
@@ -123,27 +129,6 @@ def _handed_on(scene: Scene, bench: Bench, output: str) -> bool:
         return False
     reference = bench.reference(index).get(output)
     return found is not None and reference is not None and apart(reference * 2, found) <= limit_of(scene, output)
-
-
-def _finding(scene: Scene, output: str, words: str, share: float, evidence: Evidence) -> Finding:
-    return Finding(
-        code=_CODE,
-        title=_TITLE,
-        role="cause",
-        claim=f"Output {output} {words}; {evidence.because}.",
-        confidence=_SURE * share,
-        confidence_from="0.8 of the part of the squared error that is gone: the last layer may compute so itself",
-        site=scene.places.get(output) or Site(tensor=output, node="", op_type="Input", index=-1),
-        share=share,
-        evidence=(evidence,),
-        repairs=(
-            OfferedRepair(
-                repair="same_steps",
-                text=f"do the same to {output} on both sides, between the engine and what is compared",
-            ),
-        ),
-        details={"output": output, "step": words},
-    )
 
 
 _MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[2,12] x) => (float[2,12] y) { y = LAST(x) }"""
@@ -167,8 +152,8 @@ def _sigmoid(array: np.ndarray) -> np.ndarray:
 
 
 CHECK = Check(
-    code=_CODE,
-    title=_TITLE,
+    code="BND005",
+    title="An output was processed once more, or once less",
     propose=_propose,
     holds=(
         Example(model=_SIGMOID, inputs=_X, outputs_fault=_made(_sigmoid), site="y"),

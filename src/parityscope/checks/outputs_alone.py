@@ -23,11 +23,12 @@ Sources: docs/outputs-alone.md; description length: J. Rissanen, Automatica 14, 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import number, percent
 from parityscope.checks._correcting import all_computed_otherwise
 from parityscope.errors import ParityError
@@ -35,41 +36,38 @@ from parityscope.expectation import FLOAT32_ROUNDING, margin_of
 from parityscope.hypotheses.from_outputs.reference import READ
 from parityscope.hypotheses.from_outputs.searching import Outputs
 from parityscope.hypotheses.worker import Worker
-from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from parityscope.checks import Bench, Scene
+    from parityscope.checks import Bench, Offer, Scene
     from parityscope.hypotheses.from_outputs.telling import Member, Told
 
 __all__ = ["CHECK"]
 
-_CODE = "FUS014"
-_TITLE = "One change of the network reproduces the outputs"
 _UNPROVED = "What the outputs alone say"
 _COST_S = 30.0
 _SHOWN = 3  # members of a class in a claim; the details hold more
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
-    bench = scene.bench
-    if bench is None or scene.localization is not None or scene.verdict != "beyond":
+def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
+    if scene.localization is not None or scene.verdict != "beyond":
         return
-    experiment = Experiment(
-        check=_CODE,
-        claim="one change of the network's graph gives the candidate's outputs",
-        change="the reference is computed with one generated edit at a time, best prediction first",
-        measure="share of the squared error of all outputs and samples that the edit explains",
-        if_true="98.5 % or more of each wrong output and sample, in fewer bits than that saves",
-        if_false="less",
+    yield Claim(
+        words="one change of the network's graph gives the candidate's outputs",
+        predicts=Prediction(
+            change="the reference is computed with one generated edit at a time, best prediction first",
+            measure="share of the squared error of all outputs and samples that the edit explains",
+            if_true="98.5 % or more of each wrong output and sample, in fewer bits than that saves",
+            if_false="less",
+        ),
         cost_s=_COST_S,
         runs="reference",
+        test=lambda: _tested(scene, bench),
     )
-    yield Proposal(experiment=experiment, test=lambda: _tested(scene, bench, experiment))
 
 
-def _tested(scene: Scene, bench: Bench, experiment: Experiment) -> Result:
+def _tested(scene: Scene, bench: Bench) -> Shown:
     outputs = Outputs(
         model=scene.model.path,
         feeds=[dict(bench.inputs(index)) for index in bench.samples],
@@ -81,36 +79,32 @@ def _tested(scene: Scene, bench: Bench, experiment: Experiment) -> Result:
         raise ParityError(told.problem, fix="record layers too, so that they can be compared")
     # Of what is done to inputs beside another fault, checks of bindings and of preprocessing know more.
     if told.pair and not any(one.output.endswith(READ) for one in told.pair):
-        return _of_pair(scene, told, experiment)
+        return _of_pair(scene, told)
     if not told.members:
-        return _unproved(scene, told, experiment)
+        return _unproved(scene, told)
     first = told.members[0]
     because = f"{percent(first.share)} of the squared error explained on {len(bench.samples)} samples, {_tried(told)}"
-    evidence = Evidence(experiment=experiment, outcome="supports", before=0.0, after=first.share, because=because)
-    return Result(
-        evidence=evidence,
-        finding=_finding(scene, told, evidence),
+    return replace(
+        _finding(scene, told, Shown(because=because, before=0.0, after=first.share)),
         correction=all_computed_otherwise(f"computes {_where(scene, first)} with this change: {first.words}", [first]),
     )
 
 
-def _of_pair(scene: Scene, told: Told, experiment: Experiment) -> Result:
+def _of_pair(scene: Scene, told: Told) -> Shown:
     """Two changes that hold together: each a finding with its own share."""
     together = sum(one.share for one in told.pair)
     because = f"two changes together explain {percent(together)} of the squared error, {_tried(told)}"
-    evidence = Evidence(experiment=experiment, outcome="supports", before=0.0, after=together, because=because)
     findings = [
-        Finding(
-            code=_CODE,
-            title=_TITLE,
-            role="cause",
-            claim=f"{_where(scene, one)} ({one.op_type}): {one.words}: {percent(one.share)} of the squared error; {because}. "
+        Shown(
+            because=because,
+            before=0.0,
+            after=together,
+            sentence=f"{_where(scene, one)} ({one.op_type}): {one.words}: {percent(one.share)} of the squared error; {because}. "
             f"The other is at {_where(scene, other)}: {other.words}.",
             confidence=max(0.0, min(1.0, one.least)),
             confidence_from="the share of the error that both explain of the output and sample of which they explain least",
             site=scene.places.get(one.output),
             share=max(0.0, one.share),
-            evidence=(evidence,),
             repairs=_repairs(told),
             details={
                 "parameter": f"{one.output}:{one.words}",
@@ -124,12 +118,7 @@ def _of_pair(scene: Scene, told: Told, experiment: Experiment) -> Result:
         for one, other in (told.pair, told.pair[::-1])
     ]
     words = "; and ".join(f"computes {_where(scene, one)} with this change: {one.words}" for one in told.pair)
-    return Result(
-        evidence=evidence,
-        finding=findings[0],
-        further=tuple(findings[1:]),
-        correction=all_computed_otherwise(words, told.pair),
-    )
+    return replace(findings[0], correction=all_computed_otherwise(words, told.pair), further=tuple(findings[1:]))
 
 
 def _noise(scene: Scene, expected: float) -> float:
@@ -153,22 +142,19 @@ def _where(scene: Scene, member: Member) -> str:
     return inside + ((site.node if site is not None else "") or member.output)
 
 
-def _finding(scene: Scene, told: Told, evidence: Evidence) -> Finding:
+def _finding(scene: Scene, told: Told, seen: Shown) -> Shown:
     first, others = told.members[0], told.members[1:]
     also = f" It cannot be told from {len(others)} other{'' if len(others) == 1 else 's'}: " if others else ""
     also += "; ".join(f"{_where(scene, one)}: {one.words}" for one in others[:_SHOWN])
     also += "." if others and len(others) <= _SHOWN else "; ..." if others else ""
     places = len({one.output for one in told.members})
-    return Finding(
-        code=_CODE,
-        title=_TITLE,
-        role="cause",
-        claim=f"{_where(scene, first)} ({first.op_type}): {first.words}: {evidence.because}.{also}{_next(told)}",
+    return replace(
+        seen,
+        sentence=f"{_where(scene, first)} ({first.op_type}): {first.words}: {seen.because}.{also}{_next(told)}",
         confidence=max(0.0, min(1.0, first.share)) / places,
         confidence_from="the share of the error that it explains, over the number of nodes that explain as much",
         site=scene.places.get(first.output),
         share=max(0.0, first.share),
-        evidence=(evidence,),
         repairs=_repairs(told),
         details={
             "parameter": f"{first.output}:{first.words}",
@@ -185,21 +171,17 @@ def _next(told: Told) -> str:
     return f" Recorded next, {', '.join(map(repr, told.record))} would decide." if told.record else ""
 
 
-def _repairs(told: Told) -> tuple[OfferedRepair, ...]:
+def _repairs(told: Told) -> tuple[Offer, ...]:
     found = [
-        OfferedRepair(
-            repair="compare_node",
-            text="compare this node of the deployed file with the original's, and keep it out of a fusion",
-            command="",
-        )
+        ("compare_node", "compare this node of the deployed file with the original's, and keep it out of a fusion")
     ]
     if told.record:
         named = ", ".join(told.record)
-        found.append(OfferedRepair(repair="record", text=f"record next, most telling first: {named}", command=""))
+        found.append(("record", f"record next, most telling first: {named}"))
     return tuple(found)
 
 
-def _unproved(scene: Scene, told: Told, experiment: Experiment) -> Result:
+def _unproved(scene: Scene, told: Told) -> Shown:
     """The answer where nothing is proved: region, what was ruled out, nearest description, next measurement."""
     near = told.nearest
     share = max(0.0, near.share) if near is not None else 0.0
@@ -222,18 +204,16 @@ def _unproved(scene: Scene, told: Told, experiment: Experiment) -> Result:
         if told.record
         else ""
     )
-    evidence = Evidence(experiment=experiment, outcome="refutes", before=0.0, after=share, because=ruled)
-    finding = Finding(
-        code=_CODE,
+    return Shown(
+        because=ruled,
+        outcome="refutes",
+        before=0.0,
+        after=share,
         title=_UNPROVED,
         role="information",
-        claim=f"No cause is proved; {region}; {ruled}.{described}{blind}{follow}",
-        confidence=1.0,
+        sentence=f"No cause is proved; {region}; {ruled}.{described}{blind}{follow}",
         confidence_from="nothing is claimed beyond what was computed",
-        evidence=(evidence,),
-        repairs=(OfferedRepair(repair="record", text=f"record next: {', '.join(told.record)}", command=""),)
-        if told.record
-        else (),
+        repairs=(("record", f"record next: {', '.join(told.record)}"),) if told.record else (),
         details={
             "parameter": "the outputs alone",
             "region": list(told.sites),
@@ -243,7 +223,6 @@ def _unproved(scene: Scene, told: Told, experiment: Experiment) -> Result:
             "evaluations": told.evaluations,
         },
     )
-    return Result(evidence=evidence, finding=finding)
 
 
 _MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[8,16] x) => (float[8,12] y) {
@@ -267,8 +246,8 @@ def _recorded(_: Sequence[Mapping[str, np.ndarray]]) -> Sequence[Mapping[str, np
 
 
 CHECK = Check(
-    code=_CODE,
-    title=_TITLE,
+    code="FUS014",
+    title="One change of the network reproduces the outputs",
     propose=_propose,
     holds=(Example(model=_MODEL, inputs=_X, outputs_fault=_recorded, constants=_CONSTANTS, site="h"),),
     holds_not=(

@@ -26,25 +26,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.case.graph import constant_value
-from parityscope.checks import Check, Example
+from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import number, percent
-from parityscope.checks._facts import fact
 from parityscope.checks._statistics import is_constant
 from parityscope.operators import moving, of_kind, with_trait
-from parityscope.records import Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import onnx_ir as ir
 
-    from parityscope.checks import Proposal, Scene
-    from parityscope.records import Evidence
+    from parityscope.checks import Scene
+
 
 __all__ = ["CHECK"]
 
-_CODE = "DAT011"
-_TITLE = "The inputs lie outside the range that the model's own normalization says"
 _LOOKED_AT = 4  # samples: what prepares one prepares all
 _FEW = 64  # values: fewer tell no spread
 _FAR = 6.0  # deviations
@@ -63,19 +59,19 @@ class _Normal:
     deviation: float
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
+def _propose(scene: Scene) -> Iterator[Claim]:
     told = [] if scene.inputs.generated else list(_told(scene))
     if not told:
         return
-    experiment = Experiment(
-        check=_CODE,
-        claim="the samples are not what the model's own normalization is made for",
-        change="none",
-        measure="the inputs' values in deviations from the mean that the model subtracts",
-        if_true=f"more than {percent(_OUTSIDE)} beyond {_FAR:g}, or a spread below {_NARROW:g}",
-        if_false="they fill the range",
+    yield Claim(
+        words="the samples are not what the model's own normalization is made for",
+        predicts=Prediction(
+            measure="the inputs' values in deviations from the mean that the model subtracts",
+            if_true=f"more than {percent(_OUTSIDE)} beyond {_FAR:g}, or a spread below {_NARROW:g}",
+            if_false="they fill the range",
+        ),
+        test=lambda: _finding(told, "; ".join(told)),
     )
-    yield fact(experiment, "; ".join(told), lambda evidence: _finding(told, evidence))
 
 
 def _told(scene: Scene) -> Iterator[str]:
@@ -158,21 +154,19 @@ def _from_affine(gain: np.ndarray, offset: np.ndarray) -> _Normal | None:
     return _Normal(mean=float(np.mean(-offset / gain)), deviation=float(np.mean(np.abs(1.0 / gain))))
 
 
-def _finding(told: list[str], evidence: Evidence) -> Finding:
-    repair = OfferedRepair(
-        repair="real_inputs",
-        text="give samples as the model takes them, or hold these against real ones",
-        command="--inputs samples/  (or --real samples/)",
+def _finding(told: list[str], because: str) -> Shown:
+    repair = (
+        "real_inputs",
+        "give samples as the model takes them, or hold these against real ones",
+        "--inputs samples/  (or --real samples/)",
     )
-    return Finding(
-        code=_CODE,
-        title=_TITLE,
+    return Shown(
+        because=because,
         role="information",
-        claim=f"The samples are not of the range that the model is made for: {'; '.join(told)}. Verdicts on such inputs need "
+        sentence=f"The samples are not of the range that the model is made for: {'; '.join(told)}. Verdicts on such inputs need "
         "not hold on real ones.",
         confidence=0.9,
         confidence_from="chosen: what scales and shifts at an input is nearly always a normalization",
-        evidence=(evidence,),
         repairs=(repair,),
         details={"told": told},
     )
@@ -193,8 +187,8 @@ _IMAGE = np.rint(_PIXELS).reshape(1, 3, 16, 16).astype(np.float32)
 _PLAIN = "ort?optimization=disabled"
 
 CHECK = Check(
-    code=_CODE,
-    title=_TITLE,
+    code="DAT011",
+    title="The inputs lie outside the range that the model's own normalization says",
     propose=_propose,
     holds=(
         # Normalized before, and of another unit.

@@ -22,19 +22,19 @@ checks/input_fit.py; the laying of one picture over the other: Lucas and Kanade,
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from parityscope.case.formats.images import read_image
-from parityscope.checks import Check, Correction, Example, Proposal, Result
+from parityscope.checks import Check, Claim, Correction, Example, Prediction, Shown
 from parityscope.checks._common import number, percent
 from parityscope.checks._examples import PICTURE, picture_arrays
 from parityscope.checks._preprocessing.naming import Named, name_difference
 from parityscope.checks._preprocessing.repairing import affine_details, repairs_of, said_of_precision
 from parityscope.comparison.rows import aligner
 from parityscope.errors import ParityError
-from parityscope.records import Evidence, Experiment, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -44,29 +44,28 @@ if TYPE_CHECKING:
 
 __all__ = ["CHECK"]
 
-_CODE = "PRE002"
-_TITLE = "The deployment's recorded inputs are not the reference's"
 
 _ROUNDING = 1e-6  # of the variance: what images that libraries round in their own ways differ by
 _SAMPLES = 3  # chosen: a fault of preprocessing is the same in all of them
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
+def _propose(scene: Scene) -> Iterator[Claim]:
     if scene.own is None:
         return
-    experiment = Experiment(
-        check=_CODE,
-        claim="the deployment's inputs are not the reference's",
-        change="the recorded inputs are compared, and the reference runs on them",
-        measure="worst relative L2 of the reference's outputs against the candidate's, on its own inputs and on the recorded",
-        if_true="the inputs differ, and on the recorded ones the reference gives what the candidate gave",
-        if_false="the inputs are the same",
+    yield Claim(
+        words="the deployment's inputs are not the reference's",
+        predicts=Prediction(
+            change="the recorded inputs are compared, and the reference runs on them",
+            measure="worst relative L2 of the reference's outputs against the candidate's, on its own inputs and on the recorded",
+            if_true="the inputs differ, and on the recorded ones the reference gives what the candidate gave",
+            if_false="the inputs are the same",
+        ),
         cost_s=0.2,
+        test=lambda: _test(scene),
     )
-    yield Proposal(experiment=experiment, test=lambda: _test(scene, experiment))
 
 
-def _test(scene: Scene, experiment: Experiment) -> Result:
+def _test(scene: Scene) -> Shown:
     own = scene.own
     if own is None:
         raise ValueError("nothing was recorded")
@@ -80,14 +79,14 @@ def _test(scene: Scene, experiment: Experiment) -> Result:
     differing = [place for place, one in enumerate(named) if one.words]
     if not differing:
         because = f"on {len(named)} samples the deployment's inputs are the reference's: nothing in front of the model differs"
-        return Result(evidence=_evidence(experiment, "refutes", (0.0, 0.0), because))
+        return _evidence("refutes", (0.0, 0.0), because)
     worst = named[differing[0]]
     before, after = _errors(scene, list(samples), named)
     because = _because(before, after, len(named), len(differing))
-    evidence = _evidence(experiment, "supports", (before, after), because)
-    finding = _finding(scene, named, worst, evidence, (before, after))
+    seen = _evidence("supports", (before, after), because)
+    finding = _finding(scene, named, worst, seen, (before, after))
     taken = all(one.given is not None for one in named)
-    return Result(evidence=evidence, finding=finding, correction=_correction(own) if taken else None)
+    return replace(finding, correction=_correction(own) if taken else None)
 
 
 def _correction(own: OwnInputs) -> Correction:
@@ -101,8 +100,8 @@ def _correction(own: OwnInputs) -> Correction:
     return Correction(words="is given the recorded inputs", inputs=changed)
 
 
-def _evidence(experiment: Experiment, outcome: Any, errors: tuple[float, float], because: str) -> Evidence:
-    return Evidence(experiment=experiment, outcome=outcome, before=errors[0], after=errors[1], because=because)
+def _evidence(outcome: Any, errors: tuple[float, float], because: str) -> Shown:
+    return Shown(because=because, outcome=outcome, before=errors[0], after=errors[1])
 
 
 def _errors(scene: Scene, indices: Sequence[int], named: Sequence[Named]) -> tuple[float, float]:
@@ -147,9 +146,7 @@ def _because(before: float, after: float, samples: int, differing: int) -> str:
     )
 
 
-def _finding(
-    scene: Scene, named: Sequence[Named], worst: Named, evidence: Evidence, errors: tuple[float, float]
-) -> Finding:
+def _finding(scene: Scene, named: Sequence[Named], worst: Named, seen: Shown, errors: tuple[float, float]) -> Shown:
     before, after = errors
     share = max(0.0, 1.0 - (after / before) ** 2) if before > 0 and np.isfinite(after) else None
     words = f"the deployment {worst.words}"
@@ -165,15 +162,13 @@ def _finding(
         **({} if worst.given is None else affine_details(worst.given, scene.inputs.sample(index).arrays)),
     }
     precision = said_of_precision(scene.outputs) if share is not None and share > 0.5 else ""
-    return Finding(
-        code=_CODE,
-        title=_TITLE,
+    return replace(
+        seen,
         role="cause" if share is not None else "contributing",
-        claim=f"The recorded inputs say that {words}: {evidence.because}.{also}{rest}{precision}",
+        sentence=f"The recorded inputs say that {words}: {seen.because}.{also}{rest}{precision}",
         confidence=1.0 - worst.left / 2.0,
         confidence_from="the inputs were compared; less by half of the part of the variance that the words leave",
         share=share,
-        evidence=(evidence,),
         repairs=repairs_of(details, "prepare the deployment's inputs as the reference's are"),
         details=details,
     )
@@ -195,8 +190,8 @@ def _doubled(outputs: Sequence[Mapping[str, np.ndarray]]) -> Sequence[Mapping[st
 
 
 CHECK = Check(
-    code=_CODE,
-    title=_TITLE,
+    code="PRE002",
+    title="The deployment's recorded inputs are not the reference's",
     propose=_propose,
     holds=(Example(model=PICTURE, inputs=_X, inputs_fault=_in_bytes, records_inputs=True, constants=_CONSTANTS),),
     holds_not=(

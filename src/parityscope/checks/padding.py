@@ -22,54 +22,51 @@ exported without their attention mask.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks import Check, Claim, Example, Prediction
 from parityscope.checks._common import number
 from parityscope.checks._reproducing import RUN_S, Misfit, apart, limit_of, misfit, refuted, supported
 from parityscope.errors import ParityError
-from parityscope.records import Experiment, Finding, OfferedRepair, Site
+from parityscope.records import Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from parityscope.checks import Bench, Run, Scene
-    from parityscope.records import Evidence
+    from parityscope.checks import Bench, Run, Scene, Shown
 
     Arrays = Mapping[str, np.ndarray]
 
 __all__ = ["CHECK"]
 
-_CODE = "SHP002"
-_TITLE = "The answer depends on the padding"
 
-
-def _propose(scene: Scene) -> Iterator[Proposal]:
-    bench = scene.bench
-    if bench is None or bench.answers is None:
+def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
+    if bench.answers is None:
         return
     for name, array in bench.inputs(bench.samples[0]).items():
         if "mask" in name.lower() and _left_out(array) is not None:
             yield _proposal(scene, bench, bench.answers, name)
 
 
-def _proposal(scene: Scene, bench: Bench, answers: Run, mask: str) -> Proposal:
-    experiment = Experiment(
-        check=_CODE,
-        claim=f"what {mask} leaves out takes part",
-        change="take the padding away, or put other values there",
-        measure="worst relative L2 distance of the outputs from before",
-        if_true="the candidate's answer changes, and the reference's does not",
-        if_false="neither changes",
+def _proposal(scene: Scene, bench: Bench, answers: Run, mask: str) -> Claim:
+    return Claim(
+        words=f"what {mask} leaves out takes part",
+        predicts=Prediction(
+            change="take the padding away, or put other values there",
+            measure="worst relative L2 distance of the outputs from before",
+            if_true="the candidate's answer changes, and the reference's does not",
+            if_false="neither changes",
+        ),
         cost_s=RUN_S * 4,
         runs="candidate",
+        test=lambda: _tested(scene, bench, answers, mask),
     )
-    return Proposal(experiment=experiment, test=lambda: _tested(scene, bench, answers, mask, experiment))
 
 
-def _tested(scene: Scene, bench: Bench, answers: Run, mask: str, experiment: Experiment) -> Result:
+def _tested(scene: Scene, bench: Bench, answers: Run, mask: str) -> Shown:
     index = bench.samples[0]
     arrays = bench.inputs(index)
     before = misfit(scene, bench.reference(index), bench.candidate(index))
@@ -80,12 +77,12 @@ def _tested(scene: Scene, bench: Bench, answers: Run, mask: str, experiment: Exp
             continue  # a length that the model or the engine does not take
         lengths = arrays[mask].shape[-1], changed[mask].shape[-1]
         if (moved := _apart(scene, bench.reference(index), ours, lengths)) is None or moved[1] > 1.0:
-            return refuted(experiment, before, f"with {words} the reference's answer changes too", after=before.error)
+            return refuted(before, f"with {words} the reference's answer changes too", after=before.error)
         found = _apart(scene, bench.candidate(index), theirs, lengths)
         if found is None:
             continue
         if found[1] <= 1.0:
-            return refuted(experiment, before, f"with {words} the answer stays", after=found[0])
+            return refuted(before, f"with {words} the answer stays", after=found[0])
         after = misfit(scene, ours, theirs)
         because = (
             f"with {words} the candidate's answer moves by {number(found[0])} and the reference's by {number(moved[0])}"
@@ -93,10 +90,11 @@ def _tested(scene: Scene, bench: Bench, answers: Run, mask: str, experiment: Exp
         cured = after.explains(before)
         if cured:
             because += f"; without it the error falls from {number(before.error)} to {number(after.error)}"
-        evidence = supported(experiment, before, after if cured else Misfit(error=found[0], over=found[1]), because)
         share = after.share(before) if cured else None
-        return Result(evidence=evidence, finding=_finding(mask, share, found[0], evidence))
-    return refuted(experiment, None, "another length or other padding cannot be run")
+        return _finding(
+            mask, share, found[0], supported(before, after if cured else Misfit(error=found[0], over=found[1]), because)
+        )
+    return refuted(None, "another length or other padding cannot be run")
 
 
 def _changed(arrays: Arrays, mask: str) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
@@ -138,23 +136,21 @@ def _apart(scene: Scene, first: Arrays, second: Arrays, lengths: tuple[int, int]
     return worst
 
 
-def _finding(mask: str, share: float | None, moved: float, evidence: Evidence) -> Finding:
-    return Finding(
-        code=_CODE,
-        title=_TITLE,
+def _finding(mask: str, share: float | None, moved: float, seen: Shown) -> Shown:
+    return replace(
+        seen,
         role="contributing" if share is None else "cause",
-        claim=f"What {mask} leaves out takes part: {evidence.because}.",
+        sentence=f"What {mask} leaves out takes part: {seen.because}.",
         confidence=1.0 if share is None else share,
         confidence_from="measured on the candidate"
         if share is None
         else "the share of the error, in squares, that is gone without padding",
         site=Site(tensor=mask, node="", op_type="Input", index=-1),
         share=share,
-        evidence=(evidence,),
         repairs=(
-            OfferedRepair(
-                repair="mask_padding",
-                text=f"see that the deployed model takes {mask} and uses it; until then run sequences at their own length",
+            (
+                "mask_padding",
+                f"see that the deployed model takes {mask} and uses it; until then run sequences at their own length",
             ),
         ),
         details={"mask": mask, "moved": moved},
@@ -189,8 +185,8 @@ _PADDED: dict[str, np.ndarray] = {"ids": _IDS, "attention_mask": _MASK}
 _PLAIN = "ort?optimization=disabled"
 
 CHECK = Check(
-    code=_CODE,
-    title=_TITLE,
+    code="SHP002",
+    title="The answer depends on the padding",
     propose=_propose,
     holds=(
         Example(

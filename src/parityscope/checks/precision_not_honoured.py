@@ -19,57 +19,52 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from parityscope.checks import Check, Example
+from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._examples import DENSE, DENSE_CONSTANTS, DENSE_INPUTS
-from parityscope.checks._facts import fact
-from parityscope.records import Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.checks import Proposal, Scene
-    from parityscope.records import Evidence
+    from parityscope.checks import Scene
+
 
 __all__ = ["CHECK"]
 
-_CODE = "CST001"
 
-
-def _propose(scene: Scene) -> Iterator[Proposal]:
+def _propose(scene: Scene) -> Iterator[Claim]:
     graph = scene.executed_graph
     if graph is None or not graph.requested or graph.requested == graph.executed:
         return
-    experiment = Experiment(
-        check=_CODE,
-        claim=f"the engine was asked for {graph.requested} and executes {graph.executed}",
-        change="none: the engine describes the layers that it executes",
-        measure="the precision of the layers that compute",
-        if_true=f"{graph.executed}",
-        if_false=f"{graph.requested}",
-    )
     counts = Counter(layer.precision for layer in graph.layers)
     because = ", ".join(f"{count} layers in {precision}" for precision, count in counts.most_common())
-    yield fact(experiment, because, lambda evidence: _finding(scene, evidence))
+    yield Claim(
+        words=f"the engine was asked for {graph.requested} and executes {graph.executed}",
+        predicts=Prediction(
+            change="none: the engine describes the layers that it executes",
+            measure="the precision of the layers that compute",
+            if_true=f"{graph.executed}",
+            if_false=f"{graph.requested}",
+        ),
+        test=lambda: _finding(scene, because),
+    )
 
 
-def _finding(scene: Scene, evidence: Evidence) -> Finding:
+def _finding(scene: Scene, because: str) -> Shown:
     graph = scene.executed_graph
     requested, executed = (graph.requested, graph.executed) if graph else ("", "")
-    return Finding(
-        code=_CODE,
-        title="The engine does not compute in the precision that was asked for",
+    return Shown(
+        because=because,
         role="cause" if _coarser(executed, requested) else "information",
-        claim=f"{requested} was asked for and {executed} is executed: {evidence.because}.",
+        sentence=f"{requested} was asked for and {executed} is executed: {because}.",
         confidence=1.0,
         confidence_from="the engine's own description",
         # An error of the executed precision's size is all explained by its having been executed.
         share=1.0 if any(pair.grade == executed for pair in scene.outputs) else None,
-        evidence=(evidence,),
         repairs=(
-            OfferedRepair(
-                repair="other_precision",
-                text=f"ask for {executed} (or f32) on this machine, or run {requested} on hardware that has it",
-                command=f"--candidate {scene.candidate.backend}:{executed}",
+            (
+                "other_precision",
+                f"ask for {executed} (or f32) on this machine, or run {requested} on hardware that has it",
+                f"--candidate {scene.candidate.backend}:{executed}",
             ),
         ),
         details={"requested": requested, "executed": executed},
@@ -83,7 +78,7 @@ def _coarser(executed: str, requested: str) -> bool:
 
 
 CHECK = Check(
-    code=_CODE,
+    code="CST001",
     title="The engine does not compute in the precision that was asked for",
     propose=_propose,
     # Which wish a CPU refuses depends on the CPU; the tests plant the engine's description instead.

@@ -25,21 +25,18 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from parityscope.checks import Check, Example
+from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._examples import DENSE, DENSE_CONSTANTS, DENSE_INPUTS
-from parityscope.checks._facts import fact
 from parityscope.operators import MOVING
-from parityscope.records import Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.checks import Proposal, Scene
-    from parityscope.records import Evidence, ExecutedLayer
+    from parityscope.checks import Scene
+    from parityscope.records import ExecutedLayer
 
 __all__ = ["CHECK"]
 
-_CODE = "ENV003"
 _CPU = "CPUExecutionProvider"
 _FLOATS = frozenset({"f32", "f16", "bf16", "f64"})
 # Operators that move or convert data; where they run changes no number.
@@ -47,22 +44,23 @@ _PASSIVE = MOVING | {"Concat", "Shape"} | {"MemcpyFromHost", "MemcpyToHost"}
 _NAMED = 10  # chosen: nodes in the details of a finding
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
+def _propose(scene: Scene) -> Iterator[Claim]:
     device = scene.candidate.option("device") or scene.candidate.option("provider")
     fallen = _fallen(scene)
     if not device.startswith("cuda") or not fallen:
         return
-    experiment = Experiment(
-        check=_CODE,
-        claim=f"{device} was asked for and nodes that compute run on the CPU",
-        change="none: the runtime tells to which provider it gave each node",
-        measure="the provider of every node that computes floats",
-        if_true=_CPU,
-        if_false="CUDAExecutionProvider",
-    )
     counts = Counter(layer.layer_type for layer in fallen)
     because = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
-    yield fact(experiment, f"on the CPU: {because}", lambda evidence: _finding(scene, fallen, evidence))
+    yield Claim(
+        words=f"{device} was asked for and nodes that compute run on the CPU",
+        predicts=Prediction(
+            change="none: the runtime tells to which provider it gave each node",
+            measure="the provider of every node that computes floats",
+            if_true=_CPU,
+            if_false="CUDAExecutionProvider",
+        ),
+        test=lambda: _finding(scene, fallen, f"on the CPU: {because}"),
+    )
 
 
 def _fallen(scene: Scene) -> list[ExecutedLayer]:
@@ -74,29 +72,26 @@ def _fallen(scene: Scene) -> list[ExecutedLayer]:
     ]
 
 
-def _finding(scene: Scene, fallen: list[ExecutedLayer], evidence: Evidence) -> Finding:
+def _finding(scene: Scene, fallen: list[ExecutedLayer], because: str) -> Shown:
     layers = scene.executed_graph.layers if scene.executed_graph else ()
     everything = all(layer.provider in {_CPU, ""} for layer in layers)
     text = "write these nodes in a type, an opset or operators that the CUDA provider has kernels for"
     if everything:
         text = "install onnxruntime-gpu with the CUDA and cuDNN that it was built for: the provider was not loaded"
-    return Finding(
-        code=_CODE,
-        title="Nodes run on the CPU although a GPU was asked for",
+    return Shown(
+        because=because,
         # Where a node runs is a difference of arithmetic, no error of it.
         role="information",
-        claim=f"{len(fallen)} nodes that compute were given to the CPU although "
-        f"{scene.candidate.option('device')} was asked for; {evidence.because}.",
-        confidence=1.0,
+        sentence=f"{len(fallen)} nodes that compute were given to the CPU although "
+        f"{scene.candidate.option('device')} was asked for; {because}.",
         confidence_from="the runtime's own record",
-        evidence=(evidence,),
-        repairs=(OfferedRepair(repair="keep_on_device", text=text),),
+        repairs=(("keep_on_device", text),),
         details={"nodes": [layer.name for layer in fallen[:_NAMED]], "count": len(fallen)},
     )
 
 
 CHECK = Check(
-    code=_CODE,
+    code="ENV003",
     title="Nodes run on the CPU although a GPU was asked for",
     propose=_propose,
     # It takes a GPU to be asked for; the tests plant the runtime's record instead.

@@ -24,31 +24,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Check, Example, Proposal, Result
-from parityscope.checks._common import EXPLAINED, leading, number, percent
+from parityscope.checks import Check, Claim, Example, Prediction, Shown
+from parityscope.checks._common import EXPLAINED, number, percent
 from parityscope.checks._correcting import beyond_range
-from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from parityscope.checks import Lab, Scene
-    from parityscope.records import Suspect
+    from parityscope.checks import Lab, Offer, Scene
+    from parityscope.records import Localization, Suspect
 
 __all__ = ["CHECK"]
 
-_CODE = "RNG002"
 
-
-def _propose(scene: Scene) -> Iterator[Proposal]:
-    if scene.lab is None or scene.localization is None:
-        return
-    born = [one for one in scene.localization.suspects if one.introduced_nonfinite]
+def _propose(scene: Scene, lab: Lab, localization: Localization, suspects: Sequence[Suspect]) -> Iterator[Claim]:
+    born = [one for one in localization.suspects if one.introduced_nonfinite]
     born.sort(key=lambda one: one.site.index)
-    for suspect in {one.site.tensor: one for one in [*born[:4], *leading(scene)]}.values():
-        reached = _largest(scene.lab.reference(suspect.site.tensor))
+    for suspect in {one.site.tensor: one for one in [*born[:4], *suspects]}.values():
+        reached = _largest(lab.reference(suspect.site.tensor))
         if reached > scene.storage.largest:
-            yield _proposal(scene, scene.lab, suspect, reached)
+            yield _proposal(scene, lab, suspect, reached)
 
 
 def _largest(array: np.ndarray) -> float:
@@ -59,92 +54,77 @@ def _largest(array: np.ndarray) -> float:
     return float(values[np.isfinite(values)].max(initial=0.0))
 
 
-def _proposal(scene: Scene, lab: Lab, suspect: Suspect, reached: float) -> Proposal:
+def _proposal(scene: Scene, lab: Lab, suspect: Suspect, reached: float) -> Claim:
     largest = scene.storage.largest
     tensor = suspect.site.tensor
     claim = (
         f"{suspect.site.op_type} {suspect.site.node} reaches {number(reached)} at {tensor!r}, beyond "
         f"{scene.storage.title}'s largest finite value {number(largest)}"
     )
-    experiment = Experiment(
-        check=_CODE,
-        claim=claim,
-        change="none: predict from the reference's values which elements are too large",
-        measure="agreement of the predicted elements with those that are not finite, or clamped, in the candidate",
-        if_true=f"at least {percent(EXPLAINED)} of either",
-        if_false="the candidate is finite and right where the reference is too large",
-    )
 
-    def test() -> Result:
+    def test() -> Shown:
         candidate = np.asarray(lab.candidate(tensor), np.float64)
         again = np.asarray(lab.replay(tensor, {}), np.float64)
         predicted = np.isfinite(again) & (np.abs(again) > largest)
         lost = np.isfinite(again) & (~np.isfinite(candidate) | (np.abs(candidate) == largest))
         either = int((predicted | lost).sum())
         agreement = int((predicted & lost).sum()) / either if either else 0.0
-        supported = agreement >= EXPLAINED
-        evidence = Evidence(
-            experiment=experiment,
-            outcome="supports" if supported else "refutes",
-            before=float(predicted.sum()),
-            after=float(lost.sum()),
-            because=(
-                f"{int(predicted.sum())} elements are too large, {int(lost.sum())} are lost in the candidate, "
-                f"and {percent(agreement)} of either are the same elements"
-            ),
+        before, after = int(predicted.sum()), int(lost.sum())
+        because = (
+            f"{before} elements are too large, {after} are lost in the candidate, and {percent(agreement)} of either are the "
+            "same elements"
         )
-        finding = None
-        if supported:
-            finding = Finding(
-                code=_CODE,
-                title="An activation does not fit the number format",
-                role="cause",
-                claim=f"{claim}; {int(lost.sum())} of {candidate.size} elements are lost there.",
-                confidence=agreement,
-                confidence_from="agreement of the predicted with the lost elements",
-                site=suspect.site,
-                share=suspect.share,
-                evidence=(evidence,),
-                repairs=_repairs(suspect),
-                details={
-                    "tensor": tensor,
-                    "reaches": reached,
-                    "lost": int(lost.sum()),
-                    "format": scene.storage.name,
-                },
-            )
-        clamped = bool(lost.any()) and bool(np.isfinite(candidate[lost]).all())
-        correction = beyond_range(tensor, scene.storage, clamped=clamped)
-        return Result(evidence=evidence, finding=finding, correction=correction)
+        if agreement < EXPLAINED:
+            return Shown(because=because, outcome="refutes", before=before, after=after)
+        clamped = bool(np.isfinite(candidate[lost]).all())
+        return Shown(
+            because=because,
+            before=before,
+            after=after,
+            sentence=f"{claim}; {after} of {candidate.size} elements are lost there.",
+            confidence=agreement,
+            confidence_from="agreement of the predicted with the lost elements",
+            share=suspect.share,
+            repairs=_repairs(suspect),
+            details={"tensor": tensor, "reaches": reached, "lost": after, "format": scene.storage.name},
+            correction=beyond_range(tensor, scene.storage, clamped=clamped),
+        )
 
-    return Proposal(experiment=experiment, test=test)
+    return Claim(
+        words=claim,
+        predicts=Prediction(
+            change="none: predict from the reference's values which elements are too large",
+            measure="agreement of the predicted elements with those that are not finite, or clamped, in the candidate",
+            if_true=f"at least {percent(EXPLAINED)} of either",
+            if_false="the candidate is finite and right where the reference is too large",
+        ),
+        site=suspect.site,
+        test=test,
+    )
 
 
 # Where normalizations, GELU and Softmax overflow first when exporters take them apart.
 _STEPS = frozenset({"Pow", "Mul", "ReduceMean", "ReduceSum", "Exp"})
 
 
-def _repairs(suspect: Suspect) -> tuple[OfferedRepair, ...]:
+def _repairs(suspect: Suspect) -> tuple[Offer, ...]:
     node = suspect.site.node
     offered = [
-        OfferedRepair(
-            repair="scale_into_range",
-            text=f"fold a power of two into the weights before {node}, and its inverse into those behind it",
+        (
+            "scale_into_range",
+            f"fold a power of two into the weights before {node}, and its inverse into those behind it",
         ),
-        OfferedRepair(
-            repair="keep_in_fp32",
-            text=f"keep {node} in FP32 and round only behind it, or run the engine in BF16",
-        ),
+        ("keep_in_fp32", f"keep {node} in FP32 and round only behind it, or run the engine in BF16"),
     ]
     if suspect.site.op_type in _STEPS:
-        fused = OfferedRepair(
-            repair="fused_operator",
-            text=f"replace the normalization, GELU or Softmax that {node} is part of by the operator, whose kernels keep "
-            "squares and sums in FP32",
+        fused = (
+            "fused_operator",
+            (
+                f"replace the normalization, GELU or Softmax that {node} is part of by the operator, whose kernels keep "
+                "squares and sums in FP32"
+            ),
         )
-        scaled = OfferedRepair(
-            repair="rescale", text="scale the tensor into range before it (divide before squaring or summing)"
-        )
+        scaled = ("rescale", "scale the tensor into range before it (divide before squaring or summing)")
         offered[:0] = [fused, scaled]
     return tuple(offered)
 
@@ -160,7 +140,7 @@ _POW = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1,
 _X = np.linspace(0.5, 1, 8, dtype=np.float32).reshape(1, 8)
 
 CHECK = Check(
-    code=_CODE,
+    code="RNG002",
     title="An activation does not fit the number format",
     propose=_propose,
     holds=(

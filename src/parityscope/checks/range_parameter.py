@@ -27,36 +27,32 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic import round_to
-from parityscope.checks import Check, Example, Proposal, Result
-from parityscope.checks._common import EXPLAINED, constants_of, explained_share, leading, number, percent
+from parityscope.checks import Check, Claim, Example, Prediction, Shown
+from parityscope.checks._common import EXPLAINED, constants_of, explained_share, number, percent
 from parityscope.checks._correcting import with_constants
 from parityscope.operators import CONTRACTIONS, with_trait
-from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from parityscope.arithmetic.rounding import Overflow
-    from parityscope.checks import Lab, Scene
+    from parityscope.checks import Lab, Offer, Scene
     from parityscope.checks._common import Constant
     from parityscope.records import Suspect
 
 __all__ = ["CHECK"]
 
-_CODE = "RNG001"
 _FATES: dict[Overflow, str] = {"infinity": "overflowed to infinity", "saturate": "saturated to the largest value"}
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
-    if scene.lab is None:
-        return
-    for suspect in leading(scene):
+def _propose(scene: Scene, lab: Lab, suspects: Sequence[Suspect]) -> Iterator[Claim]:
+    for suspect in suspects:
         for constant in constants_of(scene, frozenset(suspect.region)):
             if float(np.abs(constant.values).max(initial=0.0)) > scene.storage.largest:
-                yield _proposal(scene, scene.lab, suspect, constant)
+                yield _proposal(scene, lab, suspect, constant)
 
 
-def _proposal(scene: Scene, lab: Lab, suspect: Suspect, constant: Constant) -> Proposal:
+def _proposal(scene: Scene, lab: Lab, suspect: Suspect, constant: Constant) -> Claim:
     largest = scene.storage.largest
     beyond = int((np.abs(constant.values) > largest).sum())
     worst = float(constant.values.ravel()[np.abs(constant.values).argmax()])
@@ -65,32 +61,42 @@ def _proposal(scene: Scene, lab: Lab, suspect: Suspect, constant: Constant) -> P
         f"beyond {scene.storage.title}'s largest finite value {number(largest)} "
         f"({beyond} of {constant.values.size} elements)"
     )
-    experiment = Experiment(
-        check=_CODE,
-        claim=claim,
-        change=f"replace {constant.name} by what {scene.storage.title} makes of it; nothing else",
-        measure=f"share of the error introduced at {suspect.site.tensor} that this reproduces",
-        if_true=f"at least {percent(EXPLAINED)}",
-        if_false="none of it: the layer stays as the reference computes it",
-    )
 
-    def test() -> Result:
+    def test() -> Shown:
         share, how, held = _best_share(scene, lab, suspect, constant)
-        supported = share >= EXPLAINED
-        evidence = Evidence(
-            experiment=experiment,
-            outcome="supports" if supported else "refutes",
+        because = f"with {constant.name} {how}, {percent(share)} of the introduced error is reproduced"
+        if share < EXPLAINED:
+            return Shown(because=because, outcome="refutes", before=suspect.introduced, after=share)
+        return Shown(
+            because=because,
             before=suspect.introduced,
             after=share,
-            because=f"with {constant.name} {how}, {percent(share)} of the introduced error is reproduced",
-        )
-        return Result(
-            evidence=evidence,
-            finding=_finding(suspect, constant, evidence, share, how, worst, scene.storage.name),
+            sentence=f"{claim}. In the deployment it is {how}.",
+            confidence=min(1.0, share),
+            confidence_from="the share of the introduced error that the experiment reproduced",
+            share=None if suspect.share is None else suspect.share * min(1.0, share),
+            repairs=_repairs(constant),
+            details={
+                "parameter": constant.name,
+                "role": constant.role,
+                "value": worst,
+                "node": constant.node,
+                "format": scene.storage.name,
+            },
             correction=with_constants({constant.name: held}, f"reads {constant.name} {how}"),
         )
 
-    return Proposal(experiment=experiment, test=test)
+    return Claim(
+        words=claim,
+        predicts=Prediction(
+            change=f"replace {constant.name} by what {scene.storage.title} makes of it; nothing else",
+            measure=f"share of the error introduced at {suspect.site.tensor} that this reproduces",
+            if_true=f"at least {percent(EXPLAINED)}",
+            if_false="none of it: the layer stays as the reference computes it",
+        ),
+        site=suspect.site,
+        test=test,
+    )
 
 
 def _best_share(scene: Scene, lab: Lab, suspect: Suspect, constant: Constant) -> tuple[float, str, np.ndarray]:
@@ -106,59 +112,26 @@ def _best_share(scene: Scene, lab: Lab, suspect: Suspect, constant: Constant) ->
     return max(shares, key=lambda one: one[:2])
 
 
-def _finding(
-    suspect: Suspect, constant: Constant, evidence: Evidence, share: float, how: str, worst: float, number_format: str
-) -> Finding | None:
-    if evidence.outcome != "supports":
-        return None
-    return Finding(
-        code=_CODE,
-        title="A parameter does not fit the number format",
-        role="cause",
-        claim=f"{evidence.experiment.claim}. In the deployment it is {how}.",
-        confidence=min(1.0, share),
-        confidence_from="the share of the introduced error that the experiment reproduced",
-        site=suspect.site,
-        share=None if suspect.share is None else suspect.share * min(1.0, share),
-        evidence=(evidence,),
-        repairs=_repairs(constant),
-        details={
-            "parameter": constant.name,
-            "role": constant.role,
-            "value": worst,
-            "node": constant.node,
-            "format": number_format,
-        },
-    )
-
-
 # Operators whose constants can take up a power of two, and those that put "minus infinity" into attention scores.
 _SCALED = CONTRACTIONS | {"Mul", "Div"} | {"LayerNormalization"}
 _MASKED = (with_trait("affine") - {"Div"}) | {"Where"}
 
 
-def _repairs(constant: Constant) -> tuple[OfferedRepair, ...]:
-    offered = [
-        OfferedRepair(
-            repair="keep_in_fp32",
-            text=f"keep {constant.node} in FP32 (its parameters with it), or run the engine in BF16",
-        )
-    ]
+def _repairs(constant: Constant) -> tuple[Offer, ...]:
+    offered = [("keep_in_fp32", f"keep {constant.node} in FP32 (its parameters with it), or run the engine in BF16")]
     if constant.op_type in _SCALED:
-        scale = OfferedRepair(
-            repair="scale_into_range",
-            text=f"fold a power of two into {constant.name}, and its inverse into the weights behind {constant.node}",
+        scale = (
+            "scale_into_range",
+            f"fold a power of two into {constant.name}, and its inverse into the weights behind {constant.node}",
         )
         offered.insert(0, scale)
     if constant.op_type in _MASKED and constant.values.min() < 0:
-        mask = OfferedRepair(
-            repair="finite_mask", text=f"if {constant.name} is a mask, use -10,000 in it, which every format holds"
-        )
+        mask = ("finite_mask", f"if {constant.name} is a mask, use -10,000 in it, which every format holds")
         offered.insert(0, mask)
     if constant.op_type == "BatchNormalization":
-        fold = OfferedRepair(
-            repair="fold_batch_normalization",
-            text=f"fold {constant.node} in FP32 before converting: its scale and shift fit although its variance does not",
+        fold = (
+            "fold_batch_normalization",
+            f"fold {constant.node} in FP32 before converting: its scale and shift fit although its variance does not",
         )
         offered.insert(0, fold)
     return tuple(offered)
@@ -177,7 +150,7 @@ _BN_CONSTANTS = {
 }
 
 CHECK = Check(
-    code=_CODE,
+    code="RNG001",
     title="A parameter does not fit the number format",
     propose=_propose,
     holds=(

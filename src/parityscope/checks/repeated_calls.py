@@ -26,14 +26,15 @@ Accuracy and Stability of Numerical Algorithms, 2nd edition, chapter 17, on erro
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import number
 from parityscope.localization.calls import CURVED, HONEST, beyond
-from parityscope.records import Evidence, Experiment, Finding, OfferedRepair, Site
+from parityscope.records import Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,45 +44,38 @@ if TYPE_CHECKING:
 
 __all__ = ["CHECK"]
 
-_CODE = "SEQ001"
-_TITLE = "The error grows from call to call"
 _GROWN = 2.0  # times the first call's error. Chosen: less is what the roundings of a call happen to add up to
 # Of the error at a call that is introduced there, and not inherited: then it is that call's own. Half, as for layers.
 _OWN = 0.5
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
+def _propose(scene: Scene) -> Iterator[Claim]:
     growth = scene.sequence
     if growth is None or not growth.steps:
         return
-    experiment = Experiment(
-        check=_CODE,
-        claim="the error grows over repeated calls",
-        change=f"call both sides {len(growth.steps)} times, each with its own state",
-        measure="error of the state behind each call, introduced and inherited",
-        if_true=f"more than {_GROWN:g} times that of the first call, most of it inherited, and it stays so",
-        if_false="it stays as it is after one call, or shrinks again",
+    yield Claim(
+        words="the error grows over repeated calls",
+        predicts=Prediction(
+            change=f"call both sides {len(growth.steps)} times, each with its own state",
+            measure="error of the state behind each call, introduced and inherited",
+            if_true=f"more than {_GROWN:g} times that of the first call, most of it inherited, and it stays so",
+            if_false="it stays as it is after one call, or shrinks again",
+        ),
+        test=lambda: _tested(growth),
     )
-    yield Proposal(experiment=experiment, test=lambda: _tested(growth, experiment))
 
 
-def _tested(growth: Growth, experiment: Experiment) -> Result:
+def _tested(growth: Growth) -> Shown:
     first, last = growth.steps[0], growth.steps[-1]
     worst = max(growth.steps, key=lambda step: step.error)
     grown = worst.error > _GROWN * first.error and worst.introduced < _OWN * worst.error
     grown = grown and worst.error <= _GROWN * last.error
     because = _words(growth, first, last)
     outcome = "supports" if grown else "refutes"
-    evidence = Evidence(
-        experiment=experiment,
-        outcome="supports" if grown else "refutes",
-        before=first.error,
-        after=worst.error,
-        because=because,
-    )
+    seen = Shown(because=because, outcome="supports" if grown else "refutes", before=first.error, after=worst.error)
     if outcome == "refutes":
-        return Result(evidence=evidence)
-    return Result(evidence=evidence, finding=_finding(growth, first, worst, evidence))
+        return seen
+    return _finding(growth, first, worst, seen)
 
 
 def _words(growth: Growth, first: Step, last: Step) -> str:
@@ -95,28 +89,20 @@ def _words(growth: Growth, first: Step, last: Step) -> str:
     return said
 
 
-def _finding(growth: Growth, first: Step, worst: Step, evidence: Evidence) -> Finding:
+def _finding(growth: Growth, first: Step, worst: Step, seen: Shown) -> Shown:
     bad = beyond(growth)
     share = max(0.0, 1.0 - (first.error / worst.error) ** 2) if math.isfinite(worst.error) else 1.0
     output = next(iter(growth.states.values()))
-    return Finding(
-        code=_CODE,
-        title=_TITLE,
+    return replace(
+        seen,
         role="information" if bad is None else "cause",
-        claim=(
-            f"{evidence.because[0].upper()}{evidence.because[1:]}."
-            + ("" if bad is None else f" From call {bad.call} on that is more than {HONEST:g} times an honest one's.")
-        ),
-        confidence=share,
+        sentence=f"{seen.because[0].upper()}{seen.because[1:]}."
+        + ("" if bad is None else f" From call {bad.call} on that is more than {HONEST:g} times an honest one's."),
         confidence_from="the share of the last error, in squares, that the first call does not have",
         site=Site(tensor=output, node="", op_type="", index=-1),
         share=share,
-        evidence=(evidence,),
         repairs=(
-            OfferedRepair(
-                repair="widen_state",
-                text="keep the state and the products that update it in a wider format, or shorten the loop",
-            ),
+            ("widen_state", "keep the state and the products that update it in a wider format, or shorten the loop"),
         ),
         details={
             "factor": growth.factor if math.isfinite(growth.factor) else None,
@@ -150,8 +136,8 @@ _FOUR = {"four": np.array([4.0], np.float32)}
 _START = {"h": _RNG.uniform(0.2, 0.8, size=(1, 16)).astype(np.float32)}
 
 CHECK = Check(
-    code=_CODE,
-    title=_TITLE,
+    code="SEQ001",
+    title="The error grows from call to call",
     propose=_propose,
     holds=(
         Example(

@@ -21,15 +21,15 @@ Sources: H. W. Kuhn, The Hungarian Method for the Assignment Problem, 1955; RT-D
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import number
 from parityscope.checks._reproducing import apart, limit_of
 from parityscope.comparison.rows import match_rows, matched, row_axis
-from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CHECK"]
 
-_CODE = "DAT010"
-_TITLE = "The rows stand in another order"
 
 _SORTS = {"TopK", "NonMaxSuppression"}
 _FALL = 2.0  # chosen: pairing has to take three quarters of the error (in squares) away
@@ -51,21 +49,21 @@ _FALL = 2.0  # chosen: pairing has to take three quarters of the error (in squar
 _OTHERS = 0.05
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
-    bench = scene.bench
-    if bench is None or (scene.policy is not None and scene.policy.matched) or not bench.samples:
+def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
+    if (scene.policy is not None and scene.policy.matched) or not bench.samples:
         return
     for names in _groups(scene):
-        experiment = Experiment(
-            check=_CODE,
-            claim=f"the rows of {', '.join(names)} stand in another order",
-            change="the candidate's rows are paired with the reference's, the nearest first, all outputs together",
-            measure="worst relative L2 of these outputs over the samples",
-            if_true=f"it falls by a factor of {_FALL:g} or more",
-            if_false="pairing changes little",
+        yield Claim(
+            words=f"the rows of {', '.join(names)} stand in another order",
+            predicts=Prediction(
+                change="the candidate's rows are paired with the reference's, the nearest first, all outputs together",
+                measure="worst relative L2 of these outputs over the samples",
+                if_true=f"it falls by a factor of {_FALL:g} or more",
+                if_false="pairing changes little",
+            ),
             cost_s=0.5,
+            test=functools.partial(_test, scene, bench, names),
         )
-        yield Proposal(experiment=experiment, test=functools.partial(_test, scene, bench, names, experiment))
 
 
 def _groups(scene: Scene) -> list[tuple[str, ...]]:
@@ -90,7 +88,7 @@ def _behind_sorts(model: ir.Model) -> set[str]:
     return reached
 
 
-def _test(scene: Scene, bench: Bench, names: Sequence[str], experiment: Experiment) -> Result:
+def _test(scene: Scene, bench: Bench, names: Sequence[str]) -> Shown:
     before, after, moved, rows, same = 0.0, 0.0, 0, 0, True
     for index in bench.samples:
         reference, candidate = bench.reference(index), bench.candidate(index)
@@ -106,10 +104,8 @@ def _test(scene: Scene, bench: Bench, names: Sequence[str], experiment: Experime
         same = same and all(_are_the_same(scene, name, reference[name], paired[name]) for name in both)
     told = f"{moved:,} of {rows:,} rows moved; by position the error is {number(before)}, row by row {number(after)}"
     holds = rows > 0 and moved > 0 and np.isfinite(after) and after * _FALL <= before
-    evidence = Evidence(
-        experiment=experiment, outcome="supports" if holds else "refutes", before=before, after=after, because=told
-    )
-    return Result(evidence=evidence, finding=_finding(names, evidence, moved, same=same) if holds else None)
+    seen = Shown(because=told, outcome="supports" if holds else "refutes", before=before, after=after)
+    return _finding(names, seen, moved, same=same) if holds else seen
 
 
 def _are_the_same(scene: Scene, name: str, reference: np.ndarray, paired: np.ndarray) -> bool:
@@ -121,24 +117,22 @@ def _are_the_same(scene: Scene, name: str, reference: np.ndarray, paired: np.nda
     return float(others.mean()) <= _OTHERS
 
 
-def _finding(names: Sequence[str], evidence: Evidence, moved: int, *, same: bool) -> Finding:
+def _finding(names: Sequence[str], seen: Shown, moved: int, *, same: bool) -> Shown:
     option = ",".join(names)
-    gone = 1.0 - min(1.0, evidence.after / evidence.before) ** 2
-    return Finding(
-        code=_CODE,
-        title=_TITLE,
+    gone = 1.0 - min(1.0, seen.after / seen.before) ** 2
+    return replace(
+        seen,
         role="cause" if same else "contributing",
-        claim=f"The rows of {', '.join(names)} come out of a sort, and the candidate gives them in another order: "
-        f"{evidence.because}. What is left has to be judged after pairing"
+        sentence=f"The rows of {', '.join(names)} come out of a sort, and the candidate gives them in another order: "
+        f"{seen.because}. What is left has to be judged after pairing"
         + ("." if same else ", because some rows are others."),
         confidence=gone if same else 0.5 * gone,
         confidence_from="the part of the squared error that pairing takes away"
         if same
         else "half the part of the squared error that pairing takes away: some rows are others",
         share=gone,
-        evidence=(evidence,),
-        repairs=(OfferedRepair(repair="match_rows", text="compare row by row", command=f"--match {option}"),),
-        details={"outputs": list(names), "moved": moved, "before": evidence.before, "after": evidence.after},
+        repairs=(("match_rows", "compare row by row", f"--match {option}"),),
+        details={"outputs": list(names), "moved": moved, "before": seen.before, "after": seen.after},
     )
 
 
@@ -167,8 +161,8 @@ def _wrong(outputs: Sequence[Arrays]) -> Sequence[Arrays]:
 
 
 CHECK = Check(
-    code=_CODE,
-    title=_TITLE,
+    code="DAT010",
+    title="The rows stand in another order",
     propose=_propose,
     holds=(Example(model=_TOP, inputs=_X, outputs_fault=_exchanged, constants=_CONSTANTS),),
     holds_not=(

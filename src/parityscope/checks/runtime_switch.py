@@ -20,36 +20,30 @@ Sources: NVIDIA/TensorRT issues 3180 and 4492, ONNX Runtime issues 19288 and 214
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks import Check, Claim, Example, Prediction
 from parityscope.checks._common import number
 from parityscope.checks._examples import PRODUCTS, product_arrays
 from parityscope.checks._reproducing import RUN_S, Misfit, misfit, refuted, supported
 from parityscope.errors import ParityError
-from parityscope.records import Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     import numpy as np
 
-    from parityscope.checks import Bench, Scene
-    from parityscope.records import Evidence
+    from parityscope.checks import Bench, Scene, Shown
 
     Run = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 
 __all__ = ["CHECK"]
 
-_CODE = "ENV002"
-_TITLE = "A switch of the runtime makes the error"
 _OPTIMIZER = "optimization="
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
-    bench = scene.bench
-    if bench is None:
-        return
+def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
     for target, run in bench.switched.items():
         # Only the switch is looked at here: what an optimizer does is a matter of its own.
         if _OPTIMIZER not in target or _OPTIMIZER in _options_of(scene):
@@ -60,52 +54,48 @@ def _options_of(scene: Scene) -> str:
     return "&".join(f"{key}={value}" for key, value in scene.candidate.options)
 
 
-def _proposal(scene: Scene, bench: Bench, target: str, run: Run) -> Proposal:
-    experiment = Experiment(
-        check=_CODE,
-        claim=f"the candidate is right as {target}",
-        change=f"run the candidate as {target}",
-        measure="worst relative L2 error of the outputs",
-        if_true="it falls to what the declared arithmetic explains",
-        if_false="it stays far above",
+def _proposal(scene: Scene, bench: Bench, target: str, run: Run) -> Claim:
+    return Claim(
+        words=f"the candidate is right as {target}",
+        predicts=Prediction(
+            change=f"run the candidate as {target}",
+            measure="worst relative L2 error of the outputs",
+            if_true="it falls to what the declared arithmetic explains",
+            if_false="it stays far above",
+        ),
         cost_s=RUN_S * 10,
         runs="rebuild",
+        test=lambda: _tested(scene, bench, target, run),
     )
-    return Proposal(experiment=experiment, test=lambda: _tested(scene, bench, target, run, experiment))
 
 
-def _tested(scene: Scene, bench: Bench, target: str, run: Run, experiment: Experiment) -> Result:
+def _tested(scene: Scene, bench: Bench, target: str, run: Run) -> Shown:
     before = after = Misfit(error=0.0, over=0.0)
     for index in bench.samples:
         try:
             found = run(bench.inputs(index))
         except ParityError as error:
-            return refuted(experiment, None, f"it cannot be run: {error.problem}")
+            return refuted(None, f"it cannot be run: {error.problem}")
         reference = bench.reference(index)
         before = max(before, misfit(scene, reference, bench.candidate(index)), key=lambda one: one.over)
         after = max(after, misfit(scene, reference, found), key=lambda one: one.over)
     because = f"the error goes from {number(before.error)} to {number(after.error)}"
     if not after.explains(before):
-        return refuted(experiment, before, because, after=after.error)
-    evidence = supported(experiment, before, after, because)
-    return Result(evidence=evidence, finding=_finding(target, after.share(before), evidence))
+        return refuted(before, because, after=after.error)
+    return _finding(target, after.share(before), supported(before, after, because))
 
 
-def _finding(target: str, share: float, evidence: Evidence) -> Finding:
-    return Finding(
-        code=_CODE,
-        title=_TITLE,
-        role="cause",
-        claim=f"Run as {target}, the candidate is right: {evidence.because}.",
-        confidence=share,
+def _finding(target: str, share: float, seen: Shown) -> Shown:
+    return replace(
+        seen,
+        sentence=f"Run as {target}, the candidate is right: {seen.because}.",
         confidence_from="the share of the error, in squares, that is gone with one switch thrown",
         share=share,
-        evidence=(evidence,),
         repairs=(
-            OfferedRepair(
-                repair="throw_switch",
-                text="set the switch in the deployment, or declare what it stands for",
-                command=target if "?" not in target and ":" not in target else f"--candidate '{target}'",
+            (
+                "throw_switch",
+                "set the switch in the deployment, or declare what it stands for",
+                target if "?" not in target and ":" not in target else f"--candidate '{target}'",
             ),
         ),
         details={"switch": target},
@@ -115,8 +105,8 @@ def _finding(target: str, share: float, evidence: Evidence) -> Finding:
 _W, _X = product_arrays(69)
 
 CHECK = Check(
-    code=_CODE,
-    title=_TITLE,
+    code="ENV002",
+    title="A switch of the runtime makes the error",
     propose=_propose,
     # The hint of bfloat16, where FP32 is declared.
     holds=(Example(model=PRODUCTS, inputs=_X, constants=_W, candidate="openvino:bf16", declared="f32"),),

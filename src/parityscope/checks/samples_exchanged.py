@@ -22,54 +22,51 @@ Sources: Python's manual (os.listdir: in arbitrary order; concurrent.futures.as_
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks import Check, Claim, Example, Prediction
 from parityscope.checks._common import number
 from parityscope.checks._reproducing import RUN_S, Misfit, bad_samples, misfit, refuted, supported
 from parityscope.errors import ParityError
-from parityscope.records import Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from parityscope.checks import Bench, Scene
-    from parityscope.records import Evidence
+    from parityscope.checks import Bench, Scene, Shown
 
     Samples = Sequence[Mapping[str, np.ndarray]]
 
 __all__ = ["CHECK"]
 
-_CODE = "BND006"
-_TITLE = "Outputs belong to other samples"
 _MOST = 64  # chosen: samples whose reference is looked at; a network of 100 MFLOP runs so many in two seconds
 _SECONDS = 10.0  # chosen: what that may take; of a slow model fewer are looked at, those around the wrong ones first
 _FEWEST = 2  # wrong samples: one alone may be anything
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
-    bench = scene.bench
-    if bench is None or len(scene.inputs.indices) < _FEWEST or len(bench.samples) < _FEWEST:
+def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
+    if len(scene.inputs.indices) < _FEWEST or len(bench.samples) < _FEWEST:
         return
-    experiment = Experiment(
-        check=_CODE,
-        claim="the outputs belong to other samples",
-        change=f"run the reference on up to {_MOST} samples, and hold each wrong output against all of them",
-        measure="worst relative L2 distance to the nearest",
-        if_true="each has the answer of exactly one other sample",
-        if_false="some have none",
+    yield Claim(
+        words="the outputs belong to other samples",
+        predicts=Prediction(
+            change=f"run the reference on up to {_MOST} samples, and hold each wrong output against all of them",
+            measure="worst relative L2 distance to the nearest",
+            if_true="each has the answer of exactly one other sample",
+            if_false="some have none",
+        ),
         cost_s=RUN_S * min(_MOST, len(scene.inputs.indices)),
         runs="reference",
+        test=lambda: _tested(scene, bench),
     )
-    yield Proposal(experiment=experiment, test=lambda: _tested(scene, bench, experiment))
 
 
-def _tested(scene: Scene, bench: Bench, experiment: Experiment) -> Result:
+def _tested(scene: Scene, bench: Bench) -> Shown:
     bad = bad_samples(scene, bench)
     if len(bad) < _FEWEST:
-        return refuted(experiment, None, "fewer than two samples tell enough")
+        return refuted(None, "fewer than two samples tell enough")
     befores = {index: misfit(scene, bench.reference(index), bench.candidate(index)) for index in bad}
     before = max(befores.values(), key=lambda one: one.error)
     known = _answers(scene, bench, bad)
@@ -82,15 +79,14 @@ def _tested(scene: Scene, bench: Bench, experiment: Experiment) -> Result:
         fits = [other for other, left in held.items() if left.explains(befores[index])]
         if len(fits) != 1:
             whose = "no other" if not fits else f"{len(fits)} others"
-            return refuted(experiment, before, f"what sample {index} has is the answer of {whose}, {len(known)} known")
+            return refuted(before, f"what sample {index} has is the answer of {whose}, {len(known)} known")
         order[index] = fits[0]
         after = max(after, held[fits[0]], key=lambda one: one.error)
     if all(other == index - 1 for index, other in order.items()):
-        return refuted(experiment, before, "each is the sample before's: an old output")
+        return refuted(before, "each is the sample before's: an old output")
     said = ", ".join(f"sample {index} has sample {other}'s" for index, other in order.items())
     because = f"{said}; so the error falls from {number(before.error)} to {number(after.error)}"
-    evidence = supported(experiment, before, after, because)
-    return Result(evidence=evidence, finding=_finding(order, after.share(before), evidence))
+    return _finding(order, after.share(before), supported(before, after, because))
 
 
 def _answers(scene: Scene, bench: Bench, bad: Sequence[int]) -> dict[int, Mapping[str, np.ndarray]]:
@@ -108,21 +104,13 @@ def _answers(scene: Scene, bench: Bench, bad: Sequence[int]) -> dict[int, Mappin
     return known
 
 
-def _finding(order: Mapping[int, int], share: float, evidence: Evidence) -> Finding:
-    return Finding(
-        code=_CODE,
-        title=_TITLE,
-        role="cause",
-        claim=f"The outputs belong to other samples: {evidence.because}.",
-        confidence=share,
+def _finding(order: Mapping[int, int], share: float, seen: Shown) -> Shown:
+    return replace(
+        seen,
+        sentence=f"The outputs belong to other samples: {seen.because}.",
         confidence_from="the share of the error, in squares, that the other samples' answers explain with nothing fitted",
         share=share,
-        evidence=(evidence,),
-        repairs=(
-            OfferedRepair(
-                repair="pair_samples", text="write each answer under its sample's own name or number, and pair by it"
-            ),
-        ),
+        repairs=(("pair_samples", "write each answer under its sample's own name or number, and pair by it"),),
         details={"order": {str(index): other for index, other in order.items()}},
     )
 
@@ -137,8 +125,8 @@ def _listed(samples: Samples) -> Samples:
 
 
 CHECK = Check(
-    code=_CODE,
-    title=_TITLE,
+    code="BND006",
+    title="Outputs belong to other samples",
     propose=_propose,
     holds=(
         Example(model=_MODEL, inputs=_X, outputs_fault=_listed),

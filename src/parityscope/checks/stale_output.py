@@ -21,29 +21,27 @@ Sources: NVIDIA/TensorRT issues 904 and 3312 (copies on another stream); CUDA pr
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks import Check, Claim, Example, Prediction
 from parityscope.checks._common import number
 from parityscope.checks._correcting import without_old
 from parityscope.checks._remains import Remains, remains_by_sample
 from parityscope.checks._reproducing import Misfit, apart, bad_samples, limit_of, refuted, supported
-from parityscope.records import Experiment, Finding, OfferedRepair, Site
+from parityscope.records import Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from parityscope.checks import Bench, Scene
-    from parityscope.records import Evidence
+    from parityscope.checks import Bench, Scene, Shown
 
     Samples = Sequence[Mapping[str, np.ndarray]]
 
 __all__ = ["CHECK"]
 
-_CODE = "BND003"
-_TITLE = "An output is old or was never written"
 # A suspect that holds half of the output error is where it comes from, and then the output was written.
 _ONE_PLACE = 0.5
 _MENDS = {
@@ -54,28 +52,27 @@ _MENDS = {
 }
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
-    if scene.bench is None:
-        return
+def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
     for pair in scene.outputs:
         # Outputs that their budget or grade lets pass have nothing to answer for.
         if pair.verdict == "beyond":
-            yield _proposal(scene, scene.bench, pair.site.tensor)
+            yield _proposal(scene, bench, pair.site.tensor)
 
 
-def _proposal(scene: Scene, bench: Bench, output: str) -> Proposal:
-    experiment = Experiment(
-        check=_CODE,
-        claim=f"output {output} is the sample before's or was not written, wholly or from some element on",
-        change="none: hold it against the outputs of the sample before, zero and one repeated value",
-        measure="elements that are old, and the relative L2 error of the others",
-        if_true="all that is wrong is old, and the rest is right",
-        if_false="the wrong elements are new ones",
+def _proposal(scene: Scene, bench: Bench, output: str) -> Claim:
+    return Claim(
+        words=f"output {output} is the sample before's or was not written, wholly or from some element on",
+        predicts=Prediction(
+            change="none: hold it against the outputs of the sample before, zero and one repeated value",
+            measure="elements that are old, and the relative L2 error of the others",
+            if_true="all that is wrong is old, and the rest is right",
+            if_false="the wrong elements are new ones",
+        ),
+        test=lambda: _tested(scene, bench, output),
     )
-    return Proposal(experiment=experiment, test=lambda: _tested(scene, bench, output, experiment))
 
 
-def _tested(scene: Scene, bench: Bench, output: str, experiment: Experiment) -> Result:
+def _tested(scene: Scene, bench: Bench, output: str) -> Shown:
     limit = limit_of(scene, output)
     found: list[Remains] = []
     before = Misfit(error=0.0, over=0.0)
@@ -83,27 +80,30 @@ def _tested(scene: Scene, bench: Bench, output: str, experiment: Experiment) -> 
         # Nothing came before the first sample: what its buffer held is anybody's guess.
         if remains is None and place > 0:
             because = f"sample {bench.samples[place]} is wrong and new, or cannot be compared"
-            return refuted(experiment, Misfit(error=error, over=error / limit), because)
+            return refuted(Misfit(error=error, over=error / limit), because)
         if remains is not None:
             found.append(remains)
             before = max(before, Misfit(error=error, over=error / limit), key=lambda one: one.error)
     if not found:
-        return refuted(experiment, None, "no wrong sample is old, and the first had none before it")
+        return refuted(None, "no wrong sample is old, and the first had none before it")
     told = found[-1]
     if why := _elsewhere(scene, output):
-        return refuted(experiment, before, why)
+        return refuted(before, why)
     if told.kind == "before" and _same_throughout(bench, output, limit):
-        return refuted(
-            experiment, before, "the answer is the same from the first sample on, before which there was none"
-        )
+        return refuted(before, "the answer is the same from the first sample on, before which there was none")
     if told.kind == "before" and not bad_samples(scene, bench):
-        return refuted(experiment, None, "so few values are equal by chance")
+        return refuted(None, "so few values are equal by chance")
     if told.kind != "before" and (why := _dead(scene, bench, output)):
-        return refuted(experiment, before, why)
+        return refuted(before, why)
     because = f"so it is on {len(found)} of {len(bench.samples)} samples looked at, whose error is up to {number(before.error)}"
-    evidence = supported(experiment, before, Misfit(error=told.error, over=0.0), because)
-    finding = _finding(scene, output, told, evidence, bench.candidate(bench.samples[-1])[output])
-    return Result(evidence=evidence, finding=finding, correction=without_old(output, told.start))
+    finding = _finding(
+        scene,
+        output,
+        told,
+        supported(before, Misfit(error=told.error, over=0.0), because),
+        bench.candidate(bench.samples[-1])[output],
+    )
+    return replace(finding, correction=without_old(output, told.start))
 
 
 def _same_throughout(bench: Bench, output: str, limit: float) -> bool:
@@ -128,22 +128,19 @@ def _dead(scene: Scene, bench: Bench, output: str) -> str:
     return ""
 
 
-def _finding(scene: Scene, output: str, told: Remains, evidence: Evidence, shown: np.ndarray) -> Finding:
+def _finding(scene: Scene, output: str, told: Remains, seen: Shown, shown: np.ndarray) -> Shown:
     # Rows whose second begins behind the end of the buffer leave the same.
     row = told.kind == "zero" and shown.ndim > 1 and 0 < told.start <= shown.shape[-1] < shown.size
     also = f" Rows that begin every {shown.nbytes} bytes or more, read end to end, look so too." if row else ""
-    return Finding(
-        code=_CODE,
-        title=_TITLE,
-        role="cause",
-        claim=f"Output {output} {told.words}; {evidence.because}.{also}",
+    return replace(
+        seen,
+        sentence=f"Output {output} {told.words}; {seen.because}.{also}",
         # What is old is found as it was, bit for bit or within the arithmetic; zeros may also be a computed result.
         confidence=1.0 if told.kind == "before" else 0.8,
         confidence_from="the values themselves" if told.kind == "before" else "the values; a dead layer gives such too",
         site=scene.places.get(output) or Site(tensor=output, node="", op_type="Input", index=-1),
         share=1.0,
-        evidence=(evidence,),
-        repairs=(OfferedRepair(repair="wait", text=_MENDS[told.kind]),),
+        repairs=(("wait", _MENDS[told.kind]),),
         details={"output": output, "kind": told.kind, "from": told.start},
     )
 
@@ -178,8 +175,8 @@ def _tail(value: np.ndarray, rest: np.ndarray) -> np.ndarray:
 
 
 CHECK = Check(
-    code=_CODE,
-    title=_TITLE,
+    code="BND003",
+    title="An output is old or was never written",
     propose=_propose,
     holds=(
         Example(model=_MODEL, inputs=_X, outputs_fault=_read(lambda _, before: before), site="y"),

@@ -27,23 +27,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.case.generated import table_rows
-from parityscope.checks import Check, Example
-from parityscope.checks._facts import fact
+from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._statistics import is_constant, noise_of
-from parityscope.records import Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from parityscope.checks import Proposal, Scene
-    from parityscope.records import Evidence
+    from parityscope.checks import Scene
 
     Samples = Sequence[Mapping[str, np.ndarray]]
 
 __all__ = ["CHECK"]
 
-_CODE = "DAT003"
-_TITLE = "The inputs are not real data"
 _LOOKED_AT = 4  # samples: a script that makes one makes all
 # A table of fewer rows is no vocabulary: segments, flags, classes.
 _VOCABULARY = 100
@@ -51,22 +46,22 @@ _FEW_IDS = 8  # ids: sixteen that are all 0 or 1 by chance, of a hundred rows, h
 _OTHERS = ("mask", "segment", "token_type", "position")
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
+def _propose(scene: Scene) -> Iterator[Claim]:
     if scene.inputs.generated:
         return  # DAT001 says that
     samples = [scene.inputs.sample(index).arrays for index in scene.inputs.indices[:_LOOKED_AT]]
     told = [*_constant(samples), *_noise(samples), *_narrow_ids(scene, samples)]
     if not told:
         return
-    experiment = Experiment(
-        check=_CODE,
-        claim="the samples are made up",
-        change="none",
-        measure="values of the inputs: constants, distribution, correlation of neighbours, ids",
-        if_true="a constant, a generator's noise, or ids 0 and 1 only",
-        if_false="they vary as real data does",
+    yield Claim(
+        words="the samples are made up",
+        predicts=Prediction(
+            measure="values of the inputs: constants, distribution, correlation of neighbours, ids",
+            if_true="a constant, a generator's noise, or ids 0 and 1 only",
+            if_false="they vary as real data does",
+        ),
+        test=lambda: _finding(told, "; ".join(told)),
     )
-    yield fact(experiment, "; ".join(told), lambda evidence: _finding(told, evidence))
 
 
 def _constant(samples: Samples) -> Iterator[str]:
@@ -95,20 +90,18 @@ def _narrow_ids(scene: Scene, samples: Samples) -> Iterator[str]:
             yield f"{name} holds the ids 0 and 1 only, of {rows:,}"
 
 
-def _finding(told: list[str], evidence: Evidence) -> Finding:
-    return Finding(
-        code=_CODE,
-        title=_TITLE,
+def _finding(told: list[str], because: str) -> Shown:
+    return Shown(
+        because=because,
         role="information",
-        claim=f"The samples look made up: {'; '.join(told)}. Verdicts on such inputs need not hold on real ones.",
+        sentence=f"The samples look made up: {'; '.join(told)}. Verdicts on such inputs need not hold on real ones.",
         confidence=0.999,
         confidence_from="a thousandth is the chance that a match with a generator's distribution is missed or met",
-        evidence=(evidence,),
         repairs=(
-            OfferedRepair(
-                repair="real_inputs",
-                text="give real samples, or hold these against real ones",
-                command="--inputs samples/  (or --real samples/)",
+            (
+                "real_inputs",
+                "give real samples, or hold these against real ones",
+                "--inputs samples/  (or --real samples/)",
             ),
         ),
         details={"told": told},
@@ -130,8 +123,8 @@ _PICTURE = (0.5 + 0.4 * _WAVES + 0.05 * _RNG.normal(size=(1, 3, 32, 32))).astype
 _PLAIN = "ort?optimization=disabled"
 
 CHECK = Check(
-    code=_CODE,
-    title=_TITLE,
+    code="DAT003",
+    title="The inputs are not real data",
     propose=_propose,
     holds=(
         Example(model=_MODEL, inputs={"x": np.zeros((1, 3, 32, 32), np.float32)}, candidate=_PLAIN),

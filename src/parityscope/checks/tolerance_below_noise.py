@@ -26,13 +26,13 @@ import numpy as np
 from parityscope.backends import is_simulation
 from parityscope.backends.targets import parse_target
 from parityscope.case.policy import budgets_for
-from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import number
 from parityscope.comparison import measure_pair, measurements
 from parityscope.comparison.tolerance import count_outside
 from parityscope.errors import ParityError
 from parityscope.expectation import distance, margin_of
-from parityscope.records import Budget, Evidence, Experiment, Finding, OfferedRepair, Tolerance
+from parityscope.records import Budget, Tolerance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CHECK"]
 
-_CODE = "DAT006"
-_TITLE = "The budget asks for more than FP32 keeps"
 _LOWER = (
     "rel_l2",
     "max_abs",
@@ -52,7 +50,7 @@ _LOWER = (
 )  # metrics of which less is better, measured again on the other run
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
+def _propose(scene: Scene) -> Iterator[Claim]:
     # The floor of a model that is half precision by its own types is that precision's: DAT009 tells of it.
     if scene.policy is None or (scene.bench is not None and any(map(_simulates, scene.bench.peers))):
         return
@@ -65,25 +63,25 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
             yield _proposal(scene, pair, budgets, floor)
 
 
-def _proposal(scene: Scene, pair: Pair, budgets: list[Budget], floor: float) -> Proposal:
-    experiment = Experiment(
-        check=_CODE,
-        claim=f"the budget of output {pair.site.tensor} is below the FP32 noise floor",
-        change="run the model in another honest FP32 way: the optimizer off",
-        measure="the candidate's error against the noise floor, and the budget against the other run",
-        if_true="the error lies within the floor",
-        if_false="the error lies above it",
+def _proposal(scene: Scene, pair: Pair, budgets: list[Budget], floor: float) -> Claim:
+    return Claim(
+        words=f"the budget of output {pair.site.tensor} is below the FP32 noise floor",
+        predicts=Prediction(
+            change="run the model in another honest FP32 way: the optimizer off",
+            measure="the candidate's error against the noise floor, and the budget against the other run",
+            if_true="the error lies within the floor",
+            if_false="the error lies above it",
+        ),
+        test=lambda: _tested(scene, pair, budgets, floor),
     )
-    return Proposal(experiment=experiment, test=lambda: _tested(scene, pair, budgets, floor, experiment))
 
 
-def _tested(scene: Scene, pair: Pair, budgets: list[Budget], floor: float, experiment: Experiment) -> Result:
+def _tested(scene: Scene, pair: Pair, budgets: list[Budget], floor: float) -> Shown:
     measured = pair.value("rel_l2")
     limit = floor * margin_of("f32")
     if not measured <= limit:
         because = f"the error is {number(measured)} and FP32 noise explains {number(limit)}: the budget is not alone"
-        evidence = Evidence(experiment=experiment, outcome="refutes", before=measured, after=limit, because=because)
-        return Result(evidence=evidence)
+        return Shown(because=because, outcome="refutes", before=measured, after=limit)
     said = ", ".join(_words(one) for one in budgets)
     because = (
         f"{said} is asked for; the error is {number(measured)} (relative L2), and FP32 noise explains {number(limit)}"
@@ -91,27 +89,24 @@ def _tested(scene: Scene, pair: Pair, budgets: list[Budget], floor: float, exper
     other = _another(scene.bench, pair.site.tensor, budgets)
     if other:
         because += f"; {other} fails the same budget"
-    evidence = Evidence(experiment=experiment, outcome="supports", before=measured, after=limit, because=because)
-    finding = Finding(
-        code=_CODE,
-        title=_TITLE,
-        role="cause",
-        claim=f"Output {pair.site.tensor} is refused for being FP32: {because}.",
+    return Shown(
+        because=because,
+        before=measured,
+        after=limit,
+        sentence=f"Output {pair.site.tensor} is refused for being FP32: {because}.",
         confidence=1.0 if other else 0.9,
         confidence_from="another honest run fails too" if other else "the predicted floor; another run was within",
         site=pair.site,
         share=1.0,
-        evidence=(evidence,),
         repairs=(
-            OfferedRepair(
-                repair="raise_budget",
-                text="leave the budget out, so that the declared arithmetic judges, or raise it above the floor",
-                command=f"--budget {pair.site.tensor}:rel_l2={limit:.2g}",
+            (
+                "raise_budget",
+                "leave the budget out, so that the declared arithmetic judges, or raise it above the floor",
+                f"--budget {pair.site.tensor}:rel_l2={limit:.2g}",
             ),
         ),
         details={"floor": floor, "measured": measured, "budgets": [one.metric for one in budgets]},
     )
-    return Result(evidence=evidence, finding=finding)
 
 
 def _words(budget: Budget) -> str:
@@ -174,8 +169,8 @@ _EQUAL = (
 )
 
 CHECK = Check(
-    code=_CODE,
-    title=_TITLE,
+    code="DAT006",
+    title="The budget asks for more than FP32 keeps",
     propose=_propose,
     holds=(
         Example(model=_MODEL, inputs=_X, constants=_W, candidate="openvino:f32", budgets=_TIGHT, site="y"),

@@ -25,26 +25,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._conversion import each
 from parityscope.checks._reproducing import RUN_S, misfit, refuted, same_arrays
 from parityscope.errors import ParityError
-from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from parityscope.checks import Bench, Scene
 
+
 __all__ = ["CHECK"]
 
-_CODE = "EXP003"
-_TITLE = "Tracing made a constant of what depends on the input"
 
-
-def _propose(scene: Scene) -> Iterator[Proposal]:
-    bench = scene.bench
-    if bench is None or bench.converted is None:
+def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
+    if bench.converted is None:
         return
     for value in scene.model.inputs:
         yield _input_proposal(scene, bench, value.name)
@@ -52,58 +48,61 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
         yield _size_proposal(scene, bench)
 
 
-def _input_proposal(scene: Scene, bench: Bench, name: str) -> Proposal:
-    experiment = Experiment(
-        check=_CODE,
-        claim=f"the file does not follow input {name}",
-        change=f"change {name} in the network and in the file",
-        measure="whether outputs move",
-        if_true="the network's do, the file's stay as they are to the bit",
-        if_false="the file's move",
+def _input_proposal(scene: Scene, bench: Bench, name: str) -> Claim:
+    return Claim(
+        words=f"the file does not follow input {name}",
+        predicts=Prediction(
+            change=f"change {name} in the network and in the file",
+            measure="whether outputs move",
+            if_true="the network's do, the file's stay as they are to the bit",
+            if_false="the file's move",
+        ),
         cost_s=3 * RUN_S,
         runs="candidate",
+        test=lambda: _tested_input(scene, bench, name),
     )
-    return Proposal(experiment=experiment, test=lambda: _tested_input(scene, bench, name, experiment))
 
 
-def _tested_input(scene: Scene, bench: Bench, name: str, experiment: Experiment) -> Result:
+def _tested_input(scene: Scene, bench: Bench, name: str) -> Shown:
     if bench.converted is None:
         raise ValueError("nothing was converted")
     network = next(iter(bench.origin.values()))
     inputs = bench.inputs(bench.samples[0])
     changed = {**inputs, name: _changed(inputs[name])}
     if same_arrays(changed, inputs):
-        return refuted(experiment, None, "its values are all alike, so there is nothing to exchange")
+        return refuted(None, "its values are all alike, so there is nothing to exchange")
     try:
         file = bench.converted(inputs), bench.converted(changed)
         own = network(inputs), network(changed)
     except ParityError as error:
-        return refuted(experiment, None, f"a side refuses it: {error.problem}")
+        return refuted(None, f"a side refuses it: {error.problem}")
     before = misfit(scene, *own)
     if not same_arrays(*file):
-        return refuted(experiment, before, "the file's outputs move")
+        return refuted(before, "the file's outputs move")
     if before.fits:
-        return refuted(experiment, None, "the network does not follow it either")
+        return refuted(None, "the network does not follow it either")
     because = f"with {name} changed the network's outputs move and the file's stay as they are to the bit"
-    evidence = Evidence(experiment=experiment, outcome="supports", before=before.error, after=0.0, because=because)
-    return Result(evidence=evidence, finding=_finding(f"Input {name} was traced away: {because}.", name, evidence))
+    return _finding(
+        f"Input {name} was traced away: {because}.", name, Shown(because=because, before=before.error, after=0.0)
+    )
 
 
-def _size_proposal(scene: Scene, bench: Bench) -> Proposal:
-    experiment = Experiment(
-        check=_CODE,
-        claim="the file is right for one size of its inputs only",
-        change="none: samples are grouped by their sizes",
-        measure="the samples on which network and file agree",
-        if_true="all of one size, none of another",
-        if_false="some or none of each size",
+def _size_proposal(scene: Scene, bench: Bench) -> Claim:
+    return Claim(
+        words="the file is right for one size of its inputs only",
+        predicts=Prediction(
+            change="none: samples are grouped by their sizes",
+            measure="the samples on which network and file agree",
+            if_true="all of one size, none of another",
+            if_false="some or none of each size",
+        ),
         cost_s=4 * RUN_S,
         runs="candidate",
+        test=lambda: _tested_sizes(scene, bench),
     )
-    return Proposal(experiment=experiment, test=lambda: _tested_sizes(scene, bench, experiment))
 
 
-def _tested_sizes(scene: Scene, bench: Bench, experiment: Experiment) -> Result:
+def _tested_sizes(scene: Scene, bench: Bench) -> Shown:
     if bench.converted is None:
         raise ValueError("nothing was converted")
     strict = replace(scene, declared="f32", executed="")
@@ -116,10 +115,11 @@ def _tested_sizes(scene: Scene, bench: Bench, experiment: Experiment) -> Result:
         (mixed if len(fit) > 1 else right if fit == {True} else wrong).append(size)
     worst = max(found.values(), key=lambda one: one.over)
     if mixed or not (right and wrong):
-        return refuted(experiment, worst, "whether they agree does not go by size")
+        return refuted(worst, "whether they agree does not go by size")
     because = f"network and file agree for {'; '.join(right)} and not for {'; '.join(wrong)}"
-    evidence = Evidence(experiment=experiment, outcome="supports", before=worst.error, after=0.0, because=because)
-    return Result(evidence=evidence, finding=_finding(f"A size was traced as a constant: {because}.", "", evidence))
+    return _finding(
+        f"A size was traced as a constant: {because}.", "", Shown(because=because, before=worst.error, after=0.0)
+    )
 
 
 def _sizes(bench: Bench) -> dict[str, list[int]]:
@@ -138,19 +138,15 @@ def _changed(array: np.ndarray) -> np.ndarray:
     return (turned * 1.25).astype(array.dtype) if array.dtype.kind == "f" else turned
 
 
-def _finding(claim: str, name: str, evidence: Evidence) -> Finding:
-    return Finding(
-        code=_CODE,
-        title=_TITLE,
-        role="cause",
-        claim=claim,
-        confidence=1.0,
+def _finding(claim: str, name: str, seen: Shown) -> Shown:
+    return replace(
+        seen,
+        sentence=claim,
         confidence_from="outputs that are equal to the bit, or samples that part by size without exception",
-        evidence=(evidence,),
         repairs=(
-            OfferedRepair(
-                repair="export_dynamic",
-                text="compute it with tensor operations instead of Python numbers and branches, and export with dynamic shapes",
+            (
+                "export_dynamic",
+                "compute it with tensor operations instead of Python numbers and branches, and export with dynamic shapes",
             ),
         ),
         details={"input": name},
@@ -183,8 +179,8 @@ _CONSTANTS = {"c": np.array(6.0, np.float32)}
 _OURS = "{network}"
 
 CHECK = Check(
-    code=_CODE,
-    title=_TITLE,
+    code="EXP003",
+    title="Tracing made a constant of what depends on the input",
     propose=_propose,
     holds=(
         Example(

@@ -27,80 +27,72 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks import Check, Claim, Example, Prediction
 from parityscope.checks._common import number
 from parityscope.checks._conversion import worst
 from parityscope.checks._reproducing import RUN_S, refuted, supported
-from parityscope.records import Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.checks import Bench, Scene
-    from parityscope.records import Evidence
+    from parityscope.checks import Bench, Scene, Shown
+
 
 __all__ = ["CHECK"]
 
-_CODE = "EXP002"
-_TITLE = "The network was exported or run in training mode"
 _TRAINED = "mode=batch-statistics"
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
-    bench = scene.bench
-    if bench is None or bench.converted is None:
+def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
+    if bench.converted is None:
         return
     for target in list(bench.origin)[1:]:
         yield _mode_proposal(scene, bench, target)
 
 
-def _mode_proposal(scene: Scene, bench: Bench, target: str) -> Proposal:
+def _mode_proposal(scene: Scene, bench: Bench, target: str) -> Claim:
     trained = _TRAINED in target
-    experiment = Experiment(
-        check=_CODE,
-        claim="the file was exported in training mode" if trained else "the network is run in training mode here",
-        change=f"run the network as {target}",
-        measure="worst relative L2 error of the file's outputs",
-        if_true="it falls to FP32 rounding",
-        if_false="it stays far above",
+    return Claim(
+        words="the file was exported in training mode" if trained else "the network is run in training mode here",
+        predicts=Prediction(
+            change=f"run the network as {target}",
+            measure="worst relative L2 error of the file's outputs",
+            if_true="it falls to FP32 rounding",
+            if_false="it stays far above",
+        ),
         cost_s=4 * RUN_S,
         runs="candidate",
+        test=lambda: _tested(scene, bench, target),
     )
-    return Proposal(experiment=experiment, test=lambda: _tested(scene, bench, target, experiment))
 
 
-def _tested(scene: Scene, bench: Bench, target: str, experiment: Experiment) -> Result:
+def _tested(scene: Scene, bench: Bench, target: str) -> Shown:
     if bench.converted is None:
         raise ValueError("nothing was converted")
     strict = replace(scene, declared="f32", executed="")
     before = worst(strict, bench, next(iter(bench.origin.values())), bench.converted)
     if before.fits:
-        return refuted(experiment, before, "the network in the mode as given and the file agree")
+        return refuted(before, "the network in the mode as given and the file agree")
     after = worst(strict, bench, bench.origin[target], bench.converted)
     because = f"network and file go from {number(before.error)} apart to {number(after.error)}"
     if not after.explains(before):
-        return refuted(experiment, before, because, after=after.error)
-    evidence = supported(experiment, before, after, because)
+        return refuted(before, because, after=after.error)
     if _TRAINED in target:
         claim = f"The ONNX file was exported in training mode: {because} with the normalizations over the batch in that mode."
         text = "call model.eval() before torch.onnx.export, with training=TrainingMode.EVAL"
     else:
         claim = f"The network is run in training mode here, and its file is right: {because} in eval mode."
         text = "call model.eval() on the network, or leave mode= out of the target"
-    return Result(evidence=evidence, finding=_finding(claim, text, after.share(before), evidence))
+    return _finding(claim, text, after.share(before), supported(before, after, because))
 
 
-def _finding(claim: str, text: str, share: float, evidence: Evidence) -> Finding:
-    return Finding(
-        code=_CODE,
-        title=_TITLE,
-        role="cause",
-        claim=claim,
-        confidence=share,
+def _finding(claim: str, text: str, share: float, seen: Shown) -> Shown:
+    return replace(
+        seen,
+        sentence=claim,
         confidence_from="the share of what lies between network and file, in squares, that is gone in the other mode",
         share=share,
-        evidence=(evidence,),
-        repairs=(OfferedRepair(repair="eval_mode", text=text),),
+        repairs=(("eval_mode", text),),
     )
 
 
@@ -129,8 +121,8 @@ _X = {"x": np.random.default_rng(72).normal(size=(8, 4)).astype(np.float32)}
 _OURS = "{network}"
 
 CHECK = Check(
-    code=_CODE,
-    title=_TITLE,
+    code="EXP002",
+    title="The network was exported or run in training mode",
     propose=_propose,
     holds=(
         Example(model=_TRAIN, inputs=_X, constants=_CONSTANTS, network=_NETWORK, reference=_OURS, candidate="ort"),

@@ -29,10 +29,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic import round_to
-from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import EXPLAINED, constants_of, explained_share, number, percent
 from parityscope.operators import STANDARD
-from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CHECK"]
 
-_CODE = "RNG003"
 
 # Weights have many tiny elements whose loss says nothing; a guard against division by zero is a scalar or a small row.
 _SMALL_CONSTANT = 64
@@ -50,8 +48,8 @@ _POLES = frozenset(one.name for one in STANDARD.values() if one.pole is not None
 _ASKED = 16  # chosen: an experiment is a run of the model; those that vanish are asked first
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
-    if scene.lab is None or scene.verdict != "beyond":
+def _propose(scene: Scene, lab: Lab) -> Iterator[Claim]:
+    if scene.verdict != "beyond":
         return
     outputs = [
         pair.site.tensor for pair in scene.outputs if pair.verdict == "beyond" and pair.site.tensor in scene.tensors
@@ -59,7 +57,7 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
     if not outputs:
         return
     for tensor, constant in itertools.islice(_small_constants(scene), _ASKED):
-        yield _proposal(scene, scene.lab, outputs[0], tensor, constant)
+        yield _proposal(scene, lab, outputs[0], tensor, constant)
 
 
 def _small_constants(scene: Scene) -> Iterator[tuple[str, Constant]]:
@@ -74,7 +72,7 @@ def _small_constants(scene: Scene) -> Iterator[tuple[str, Constant]]:
         yield tensor, constant
 
 
-def _proposal(scene: Scene, lab: Lab, output: str, tensor: str, constant: Constant) -> Proposal:
+def _proposal(scene: Scene, lab: Lab, output: str, tensor: str, constant: Constant) -> Claim:
     smallest = float(np.abs(constant.values[constant.values != 0]).min())
     rounded = round_to(constant.values.astype(np.float32), scene.storage).astype(constant.dtype)
     fate = "zero" if (rounded[constant.values != 0] == 0).any() else "a subnormal number with fewer digits"
@@ -82,17 +80,8 @@ def _proposal(scene: Scene, lab: Lab, output: str, tensor: str, constant: Consta
         f"{constant.op_type} {constant.node} reads constant {constant.name!r} = {number(smallest)}, which becomes {fate} "
         f"in {scene.storage.title} (smallest normal number {number(scene.storage.smallest_normal)})"
     )
-    experiment = Experiment(
-        check=_CODE,
-        claim=claim,
-        change=f"round {constant.name} to {scene.storage.title} in the reference; nothing else",
-        measure=f"share of the error at output {output} that this reproduces",
-        if_true=f"at least {percent(EXPLAINED)}",
-        if_false="none of it",
-        cost_s=1.0,
-    )
 
-    def test() -> Result:
+    def test() -> Shown:
         share = explained_share(
             lab.candidate(output), lab.reference(output), lab.forward(output, {constant.name: rounded})
         )
@@ -105,47 +94,44 @@ def _proposal(scene: Scene, lab: Lab, output: str, tensor: str, constant: Consta
                 f"constant would stand, and they are {percent(share)} of what is not finite behind {let.reader}"
             )
             source = "the share of the elements that are not finite behind it where the constant was lost"
-        supported = share >= EXPLAINED
-        evidence = Evidence(
-            experiment=experiment,
-            outcome="supports" if supported else "refutes",
-            before=0.0,
-            after=share,
+        if share < EXPLAINED:
+            return Shown(because=because, outcome="refutes", after=share)
+        return Shown(
             because=because,
-        )
-        finding = None
-        if supported:
-            finding = Finding(
-                code=_CODE,
-                title="A small constant vanishes in the number format",
-                role="cause",
-                claim=f"{claim}.",
-                confidence=min(1.0, share),
-                confidence_from=source,
-                site=scene.places[tensor],
-                share=min(1.0, share),
-                evidence=(evidence,),
-                repairs=(
-                    OfferedRepair(
-                        repair="keep_in_fp32",
-                        text=f"keep {constant.node} and what it guards in FP32, or run the engine in BF16",
-                    ),
-                    OfferedRepair(
-                        repair="raise_epsilon",
-                        text=f"raise {constant.name} to at least {number(scene.storage.smallest_normal)}; this changes "
-                        "the function, so measure the task metric",
+            after=share,
+            sentence=f"{claim}.",
+            share=min(1.0, share),
+            confidence_from=source,
+            repairs=[
+                ("keep_in_fp32", f"keep {constant.node} and what it guards in FP32, or run the engine in BF16"),
+                (
+                    "raise_epsilon",
+                    (
+                        f"raise {constant.name} to at least {number(scene.storage.smallest_normal)}; this changes "
+                        "the function, so measure the task metric"
                     ),
                 ),
-                details={
-                    "parameter": constant.name,
-                    "value": smallest,
-                    "node": constant.node,
-                    "format": scene.storage.name,
-                },
-            )
-        return Result(evidence=evidence, finding=finding)
+            ],
+            details={
+                "parameter": constant.name,
+                "value": smallest,
+                "node": constant.node,
+                "format": scene.storage.name,
+            },
+        )
 
-    return Proposal(experiment=experiment, test=test)
+    return Claim(
+        words=claim,
+        site=scene.places[tensor],
+        predicts=Prediction(
+            change=f"round {constant.name} to {scene.storage.title} in the reference; nothing else",
+            measure=f"share of the error at output {output} that this reproduces",
+            if_true=f"at least {percent(EXPLAINED)}",
+            if_false="none of it",
+        ),
+        cost_s=1.0,
+        test=test,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +181,7 @@ _SMALL = np.array([[1e-5, -2e-5, 3e-5, 1e-4, 0.5, 1, 2, 3]], np.float32)
 _X = np.array([[-1, -0.5, 0.25, 0.5, 1, 2, 3, 4]], np.float32)
 
 CHECK = Check(
-    code=_CODE,
+    code="RNG003",
     title="A small constant vanishes in the number format",
     propose=_propose,
     holds=(

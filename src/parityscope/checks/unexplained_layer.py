@@ -22,13 +22,13 @@ Sources: residual regression, docs/explanations.md.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import EXPLAINED, leading, percent
-from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,12 +39,10 @@ if TYPE_CHECKING:
 
 __all__ = ["CHECK"]
 
-_CODE = "FUS003"
-_TITLE = "No known arithmetic or function explains this layer"
 _NOTHING = "no arithmetic and no other function of it that is known explains that"
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
+def _propose(scene: Scene) -> Iterator[Claim]:
     if scene.verdict == "within":
         return
     for suspect in leading(scene):
@@ -53,44 +51,36 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
             yield _proposal(suspect, explanation)
 
 
-def _proposal(suspect: Suspect, explanation: Explanation) -> Proposal:
+def _proposal(suspect: Suspect, explanation: Explanation) -> Claim:
     nearest = max(explanation.rejected, key=lambda each: each.share or 0.0, default=None)
     best = max(0.0, nearest.share or 0.0) if nearest else 0.0
-    experiment = Experiment(
-        check=_CODE,
-        claim=f"{suspect.site.node} computes something that no hypothesis predicts",
-        change="the layer is computed again on the candidate's own inputs under every hypothesis",
-        measure=f"largest share of the introduced error explained at {suspect.site.tensor}",
-        if_true="none reaches 0.99 (0.9 behind a rounding) with every channel at the floor",
-        if_false="one does",
-    )
     left = f"; {explanation.left}" if explanation.left else ""
     told = f"the nearest, {nearest.words}, explains {percent(best)}" if nearest and best > 0.0 else _NOTHING
-    evidence = Evidence(experiment=experiment, outcome="supports", before=0.0, after=best, because=told + left)
     claim = (told if best >= EXPLAINED else _NOTHING) + left
-    return Proposal(
-        experiment=experiment, test=lambda: Result(evidence=evidence, finding=_finding(suspect, claim, evidence, best))
+    return Claim(
+        words=f"{suspect.site.node} computes something that no hypothesis predicts",
+        predicts=Prediction(
+            change="the layer is computed again on the candidate's own inputs under every hypothesis",
+            measure=f"largest share of the introduced error explained at {suspect.site.tensor}",
+            if_true="none reaches 0.99 (0.9 behind a rounding) with every channel at the floor",
+            if_false="one does",
+        ),
+        test=lambda: _finding(suspect, claim, Shown(because=told + left, before=0.0, after=best), best),
     )
 
 
-def _finding(suspect: Suspect, told: str, evidence: Evidence, best: float) -> Finding:
-    return Finding(
-        code=_CODE,
-        title=_TITLE,
+def _finding(suspect: Suspect, told: str, seen: Shown, best: float) -> Shown:
+    return replace(
+        seen,
         # It says that something is wrong here and not what, so that a check that knows more stands before it.
         role="contributing",
-        claim=f"{suspect.site.node} ({suspect.site.op_type}) computes something else than the model says: {told}.",
+        sentence=f"{suspect.site.node} ({suspect.site.op_type}) computes something else than the model says: {told}.",
         confidence=max(0.0, min(1.0, 1.0 - best)),
         confidence_from="one minus the best share that any hypothesis explains",
         site=suspect.site,
         share=suspect.share,
-        evidence=(evidence,),
         repairs=(
-            OfferedRepair(
-                repair="reduce",
-                text="reduce the model to this layer with the recorded input and report it to the runtime's authors",
-                command="",
-            ),
+            ("reduce", "reduce the model to this layer with the recorded input and report it to the runtime's authors"),
         ),
         details={"parameter": suspect.site.tensor, "best_share": best},
     )
@@ -119,8 +109,8 @@ _STORED = """<ir_version: 8, opset_import: ["" : 17]> g (float[8,16] x) => (floa
 _BIAS = {"bias": _RNG.normal(size=4).astype(np.float32)}
 
 CHECK = Check(
-    code=_CODE,
-    title=_TITLE,
+    code="FUS003",
+    title="No known arithmetic or function explains this layer",
     propose=_propose,
     holds=(
         Example(model=_MODEL, inputs=_X, fault=("a", lambda value: value + _SPOILT), constants=_CONSTANTS, site="a"),

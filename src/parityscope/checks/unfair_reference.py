@@ -33,13 +33,13 @@ import numpy as np
 
 from parityscope.backends import is_simulation
 from parityscope.backends.targets import parse_target
-from parityscope.checks import Check, Example, Proposal, Result
+from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import number
 from parityscope.checks._reproducing import RUN_S, apart, limit_of
 from parityscope.checks._sharing import shared_bug
 from parityscope.errors import ParityError
 from parityscope.expectation import FLOAT32_ROUNDING, margin_of
-from parityscope.records import Budget, Evidence, Experiment, Finding, OfferedRepair
+from parityscope.records import Budget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CHECK"]
 
-_CODE = "DAT009"
-_TITLE = "The reference is wrong, or computes something else than the model says"
 # The candidate agrees with the other reference if that leaves a tenth of the error, as elsewhere (99 % in squares).
 _FALL = 10.0
 # What the reference leaves out explains the error if it is at least half as large: both are rounding of one format, and their
@@ -60,9 +58,9 @@ _FALL = 10.0
 _AS_LARGE = 0.5
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
+def _propose(scene: Scene) -> Iterator[Claim]:
     if scene.twice is not None:
-        yield shared_bug(scene, scene.twice, _CODE, _TITLE)
+        yield shared_bug(scene, scene.twice)
     bench = scene.bench
     if bench is None:
         return
@@ -82,23 +80,24 @@ def _proposal(
     pairs: list[Pair],
     peer: str,
     run: Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]],
-) -> Proposal:
-    experiment = Experiment(
-        check=_CODE,
-        claim=f"the reference is wrong: {peer} says something else",
-        change=f"run {peer} as a second reference",
-        measure="relative L2 distances between the two references, and of the candidate to each",
-        if_true="the references differ by more than FP32 noise, and the candidate agrees with the other",
-        if_false="the references agree",
-        cost_s=RUN_S * len(bench.samples),
-    )
+) -> Claim:
 
-    def test() -> Result:
+    def test() -> Shown:
         seen = [_seen(scene, bench, pair.site.tensor, run) for pair in pairs]
         worst = max(seen, key=lambda one: one[0] / one[3])
-        return _judged(scene, pairs[seen.index(worst)], peer, worst, experiment)
+        return _judged(scene, pairs[seen.index(worst)], peer, worst)
 
-    return Proposal(experiment=experiment, test=test)
+    return Claim(
+        words=f"the reference is wrong: {peer} says something else",
+        predicts=Prediction(
+            change=f"run {peer} as a second reference",
+            measure="relative L2 distances between the two references, and of the candidate to each",
+            if_true="the references differ by more than FP32 noise, and the candidate agrees with the other",
+            if_false="the references agree",
+        ),
+        cost_s=RUN_S * len(bench.samples),
+        test=test,
+    )
 
 
 def _seen(
@@ -125,9 +124,7 @@ def _seen(
     return worst
 
 
-def _judged(
-    scene: Scene, pair: Pair, peer: str, seen: tuple[float, float, float, float], experiment: Experiment
-) -> Result:
+def _judged(scene: Scene, pair: Pair, peer: str, seen: tuple[float, float, float, float]) -> Shown:
     between, to_other, error, noise = seen
     output = pair.site.tensor
     # The noise floor of a half-precision model has its roundings in it: of those the size alone is asked.
@@ -136,8 +133,7 @@ def _judged(
     left_out = as_typed and error > 0 and _AS_LARGE * error <= between <= error / _AS_LARGE
     if between <= noise and not left_out:
         because = f"the references are {number(between)} apart, and FP32 noise explains {number(noise)}"
-        evidence = Evidence(experiment=experiment, outcome="refutes", before=error, after=between, because=because)
-        return Result(evidence=evidence)
+        return Shown(because=because, outcome="refutes", before=error, after=between)
     agrees = to_other <= limit_of(scene, output) and to_other * _FALL <= error
     said = f"the two references are {number(between)} apart"
     said += "" if left_out else f" where FP32 noise explains {number(noise)}"
@@ -148,33 +144,29 @@ def _judged(
     else:
         because = f"{said}; the candidate is {number(to_other)} from {peer} and {number(error)} from the reference"
     share = 1.0 if left_out or math.isinf(error) else max(0.0, 1.0 - (to_other / error) ** 2) if error else 0.0
-    evidence = Evidence(experiment=experiment, outcome="supports", before=error, after=to_other, because=because)
-    finding = Finding(
-        code=_CODE,
-        title=_TITLE,
+    return Shown(
+        because=because,
+        before=error,
+        after=to_other,
         role="cause" if agrees or left_out else "contributing",
-        claim=f"Output {output}: {because}.",
+        sentence=f"Output {output}: {because}.",
         confidence=min(between, error) / max(between, error) if left_out else (share if agrees else 0.5),
         confidence_from="the smaller over the larger of what the reference leaves out and the error"
         if left_out
         else "the share of the error, in squares, that is gone against the other reference",
         site=pair.site,
         share=share if agrees or left_out else None,
-        evidence=(evidence,),
         repairs=(
-            OfferedRepair(
-                repair="other_reference",
-                text="declare the model's own precision, or judge against its FP32 original"
+            (
+                "other_reference",
+                "declare the model's own precision, or judge against its FP32 original"
                 if left_out
                 else f"take the reference that agrees: {peer}",
-                command="--declared f16"
-                if left_out
-                else (f"--reference {peer}" if " " not in peer else "--reference ort"),
+                "--declared f16" if left_out else (f"--reference {peer}" if " " not in peer else "--reference ort"),
             ),
         ),
         details={"peer": peer, "between": between, "to_peer": to_other, "error": error},
     )
-    return Result(evidence=evidence, finding=finding)
 
 
 _MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,64] x) => (float[N,64] y) {
@@ -201,8 +193,8 @@ def _older(samples: Samples) -> Samples:
 
 
 CHECK = Check(
-    code=_CODE,
-    title=_TITLE,
+    code="DAT009",
+    title="The reference is wrong, or computes something else than the model says",
     propose=_propose,
     holds=(
         Example(

@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parityscope.checks import Check, Correction, Example, Nearest, Proposal, Result
+from parityscope.checks import Check, Claim, Correction, Example, NearMiss, Prediction, Shown
 from parityscope.checks._arriving import arrived, unless_arrived
 from parityscope.checks._common import number
 from parityscope.checks._examples import PICTURE, picture_arrays
@@ -55,7 +55,6 @@ from parityscope.checks._reproducing import NEAR, nonsense_fits, wrong_samples
 from parityscope.comparison.rows import aligner
 from parityscope.errors import ParityError
 from parityscope.expectation import FLOAT32_ROUNDING, margin_of
-from parityscope.records import Evidence, Experiment, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -68,8 +67,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CHECK", "said_inputs"]
 
-_CODE = "PRE001"
-_TITLE = "The deployment prepares its inputs in another way"
 
 _SAMPLES = 4  # chosen: the search runs on the worst, what it accepts must hold on all
 _IMAGES = 3  # chosen: inputs that look like images and are examined; each costs about 100 runs
@@ -78,9 +75,8 @@ _NO_RECIPE: Mapping[str, Any] = MappingProxyType({})
 _ORDER_OF_CHANNELS = ":channels-"  # in the key of a step that only exchanges channels
 
 
-def _propose(scene: Scene) -> Iterator[Proposal]:
-    bench = scene.bench
-    if bench is None or scene.verdict == "within" or not bench.samples:
+def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
+    if scene.verdict == "within" or not bench.samples:
         return
     chosen = bench.samples[:_SAMPLES]
     samples = [dict(bench.inputs(index)) for index in chosen]
@@ -89,18 +85,19 @@ def _propose(scene: Scene) -> Iterator[Proposal]:
     if not steps:
         return
     samples = [{**sample, **pictures.of(place)} for place, sample in enumerate(samples)]
-    experiment = Experiment(
-        check=_CODE,
-        claim="the deployment prepares its inputs in another way than the reference",
-        change=f"the reference runs on transformed inputs: {len(steps)} single steps, then compositions, {_RUNS:,} runs at most",
-        measure="worst relative L2 of reference(T(x)) against the candidate over outputs and samples",
-        if_true="for some T, what the declared arithmetic explains (or a thousandth of the error without T)",
-        if_false="no T comes near",
+    claim = Claim(
+        words="the deployment prepares its inputs in another way than the reference",
+        predicts=Prediction(
+            change=f"the reference runs on transformed inputs: {len(steps)} single steps, then compositions, "
+            f"{_RUNS:,} runs at most",
+            measure="worst relative L2 of reference(T(x)) against the candidate over outputs and samples",
+            if_true="for some T, what the declared arithmetic explains (or a thousandth of the error without T)",
+            if_false="no T comes near",
+        ),
         cost_s=10.0,
+        test=lambda: _test(scene, bench, samples, steps, pictures.recipe),
     )
-    yield unless_arrived(scene, bench)(
-        experiment, lambda: _test(scene, bench, samples, steps, pictures.recipe, experiment)
-    )
+    yield unless_arrived(scene, bench)(claim)
     if arrived(scene):
         return
     images = _images(samples[0])
@@ -133,8 +130,7 @@ def _test(
     samples: Sequence[Mapping[str, np.ndarray]],
     steps: Sequence[Step],
     recipe: Mapping[str, Any],
-    experiment: Experiment,
-) -> Result:
+) -> Shown:
     candidate = [dict(bench.candidate(index)) for index in bench.samples[: len(samples)]]
     bounds = {
         pair.site.tensor: margin_of(scene.declared) * _expected(pair.expected, scene.declared)
@@ -158,31 +154,30 @@ def _test(
     wrong = wrong_samples(scene, bench)
     if found.best is not None and wrong and all(nonsense_fits(scene, bench, index) for index in wrong):
         found = replace(found, certain=False)
-    evidence = Evidence(
-        experiment=experiment,
+    seen = Shown(
+        because=_because(found, len(samples)),
         outcome="supports" if found.best else ("inconclusive" if found.left_out else "refutes"),
         before=found.before,
         after=found.after,
-        because=_because(found, len(samples)),
     )
     if found.best is not None:
-        finding = _finding(scene, samples[0], found, evidence, recipe)
-        return Result(evidence=evidence, finding=finding, correction=_correction(found.best))
-    return Result(evidence=evidence, nearest=_nearest(scene, samples[0], found, evidence))
+        shown = _finding(scene, samples[0], found, seen, recipe)
+        return replace(shown, correction=_correction(found.best))
+    return replace(seen, nearest=_nearest(scene, samples[0], found, seen))
 
 
-def _nearest(scene: Scene, sample: Mapping[str, np.ndarray], found: Found, evidence: Evidence) -> Nearest | None:
+def _nearest(scene: Scene, sample: Mapping[str, np.ndarray], found: Found, seen: Shown) -> NearMiss | None:
     """The steps that come nearest, should what they leave have another cause."""
     near = found.nearest
     correction = None if near is None else _correction(near)
     if near is None or correction is None or correction.rough or found.after >= found.before * (1.0 - NEAR) ** 0.5:
         return None
     told = replace(found, best=near, exact=False)
-    left = replace(evidence, because=_because(told, 1))
+    left = replace(seen, because=_because(told, 1))
     # Between two orders of channels lies nothing; between two scales there is every other.
     distinct = len(near.steps) == 1 and _ORDER_OF_CHANNELS in near.steps[0].key
-    finding = _finding(scene, sample, told, left)
-    return Nearest(finding=finding, correction=correction, tried=found.runs, distinct=distinct)
+    shown = _finding(scene, sample, told, left)
+    return NearMiss(shown=replace(shown, correction=correction), tried=found.runs, distinct=distinct)
 
 
 def _correction(trial: Trial) -> Correction | None:
@@ -244,9 +239,9 @@ def _finding(
     scene: Scene,
     sample: Mapping[str, np.ndarray],
     found: Found,
-    evidence: Evidence,
+    seen: Shown,
     recipe: Mapping[str, Any] = _NO_RECIPE,
-) -> Finding:
+) -> Shown:
     best = found.best
     if best is None:
         raise ValueError("nothing was found")
@@ -271,18 +266,16 @@ def _finding(
         **repair_details(best.steps, sample),
         **({"recipe": dict(recipe)} if recipe and any(step.base is not None for step in best.steps) else {}),
     }
-    return Finding(
-        code=_CODE,
-        title=_TITLE,
+    return replace(
+        seen,
         # What an accident may have made is a possibility beside others.
         role="cause" if found.certain else "contributing",
-        claim=f"{words[0].upper()}{words[1:]}: {evidence.because}.{also}{rest}{doubt}{said_of_precision(scene.outputs)}",
+        sentence=f"{words[0].upper()}{words[1:]}: {seen.because}.{also}{rest}{doubt}{said_of_precision(scene.outputs)}",
         confidence=1.0 - found.chance if found.certain else 0.5 * (1.0 - found.after / found.before),
         confidence_from="one minus the chance of an accident among that many trials"
         if found.certain
         else "half of the part of the error that is gone: other causes may leave as little",
         share=_share(found),
-        evidence=(evidence,),
         repairs=repairs_of(details, "take that step out of the deployment's preprocessing"),
         details=details,
     )
@@ -317,22 +310,23 @@ def said_inputs(
     return model_inputs(made)
 
 
-def _not_examined(claim: str, why: str, fix: str) -> Proposal:
+def _not_examined(claim: str, why: str, fix: str) -> Claim:
     """An experiment that cannot be made from what is there: it ends as what was not examined."""
-    experiment = Experiment(
-        check=_CODE,
-        claim=claim,
-        change="prepare the original inputs in other ways",
-        measure="distance of the reference's outputs from the candidate's",
-        if_true="it vanishes",
-        if_false="it does not",
-        cost_s=10.0,
-    )
 
-    def test() -> Result:
+    def test() -> Shown:
         raise ParityError(f"not examined: {why}", fix=fix)
 
-    return Proposal(experiment=experiment, test=test)
+    return Claim(
+        words=claim,
+        predicts=Prediction(
+            change="prepare the original inputs in other ways",
+            measure="distance of the reference's outputs from the candidate's",
+            if_true="it vanishes",
+            if_false="it does not",
+        ),
+        cost_s=10.0,
+        test=test,
+    )
 
 
 _CONSTANTS, _X = picture_arrays(21)
@@ -349,8 +343,8 @@ def _noisy(samples: Sequence[Mapping[str, np.ndarray]]) -> Sequence[Mapping[str,
 
 
 CHECK = Check(
-    code=_CODE,
-    title=_TITLE,
+    code="PRE001",
+    title="The deployment prepares its inputs in another way",
     propose=_propose,
     holds=(Example(model=PICTURE, inputs=_X, inputs_fault=_in_bytes, constants=_CONSTANTS),),
     holds_not=(

@@ -15,7 +15,8 @@ from parityscope.examination import CauseSequence, CauseStep
 from parityscope.study._merged_diagnosis import Further
 
 if TYPE_CHECKING:
-    from parityscope.checks import Correction, Nearest
+    from parityscope.checks import Correction
+    from parityscope.checks.asking import Nearest
     from parityscope.examination import Examination
     from parityscope.records import Finding
     from parityscope.study._copy import Copy

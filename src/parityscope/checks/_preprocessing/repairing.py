@@ -9,11 +9,11 @@ import numpy as np
 from parityscope.checks._preprocessing.images import image_of
 from parityscope.checks._preprocessing.steps import apply_steps, model_inputs
 from parityscope.checks.input_fit import fit_inputs
-from parityscope.records import OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from parityscope.checks import Offer
     from parityscope.checks._preprocessing.steps import Step
     from parityscope.records import Pair
 
@@ -56,18 +56,18 @@ def affine_details(given: Mapping[str, np.ndarray], sample: Mapping[str, np.ndar
     }
 
 
-def repairs_of(details: Mapping[str, Any], otherwise: str) -> tuple[OfferedRepair, ...]:
+def repairs_of(details: Mapping[str, Any], otherwise: str) -> tuple[Offer, ...]:
     """What repairs the deployment: a recipe, or code and nodes where the details hold one or a map; else a sentence."""
     if "recipe" in details:
         text = "prepare the deployment's images by this recipe, by which the reference's were prepared"
-        return (OfferedRepair(repair="prepare_by_recipe", text=text),)
+        return (("prepare_by_recipe", text),)
     if "input" not in details:
-        return (OfferedRepair(repair="mend_preprocessing", text=otherwise),)
+        return (("mend_preprocessing", otherwise),)
     code = "turn what the deployment gives now into what the model expects, in its code"
     model = "put that into the model, which then takes what the deployment gives now"
     return (
-        OfferedRepair(repair="preprocess_in_code", text=code),
-        OfferedRepair(repair="prepend_preprocessing", text=model),
+        ("preprocess_in_code", code),
+        ("prepend_preprocessing", model),
     )
 
 

@@ -1,0 +1,153 @@
+"""A check and what is known -> experiments; what their tests show -> evidence and findings, under the check's code and title."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from parityscope.checks import Claim, Scene, Shown
+from parityscope.errors import ParityError
+from parityscope.localization import leading_suspects
+from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from parityscope.checks import Check, Correction
+
+__all__ = ["Nearest", "Proposal", "Result", "ask", "write_experiment", "write_finding"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nearest:
+    """A near miss (`checks.NearMiss`) as a finding, with its correction."""
+
+    finding: Finding
+    correction: Correction
+    tried: int = 1
+    distinct: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What an experiment showed, and the findings that it supports (None when it refutes or stays open)."""
+
+    evidence: Evidence
+    finding: Finding | None = None
+    further: tuple[Finding, ...] = ()
+    correction: Correction | None = None
+    nearest: Nearest | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """An experiment and how to run and judge it."""
+
+    experiment: Experiment
+    test: Callable[[], Result]
+
+
+def ask(check: Check, scene: Scene, *, number: int = 1) -> Iterator[Proposal]:
+    """The experiments of a check; `number` is the round of a search for several causes, which is part of their identities.
+
+    Raises:
+        ParityError: the check asks for what no scene has, or proposes something else than claims.
+    """
+    given = _given(check, scene)
+    if given is None:
+        return
+    for place, claim in enumerate(check.propose(**given), start=1):
+        if not isinstance(claim, Claim):
+            raise ParityError(
+                f"check {check.code} proposes a {type(claim).__name__}, not a Claim",
+                fix=f"see {check.propose.__module__}",
+            )
+        identity = f"{check.code}-{place}" + (f"@{number}" if number > 1 else "")
+        yield _proposal(check, claim, write_experiment(check.code, claim, identity))
+
+
+def _given(check: Check, scene: Scene) -> Mapping[str, Any] | None:
+    """What the check names as its parameters; None where something of it is not known."""
+    known = ("scene", "suspects", *(one.name for one in fields(Scene)))
+    given: dict[str, Any] = {}
+    for name, parameter in inspect.signature(check.propose).parameters.items():
+        if name not in known:
+            raise ParityError(
+                f"check {check.code} asks for {name!r}, which nobody gives",
+                fix=f"name its parameters of these: {', '.join(sorted(known))}",
+            )
+        if name == "scene":
+            value: Any = scene
+        else:
+            value = leading_suspects(scene.localization) if name == "suspects" else getattr(scene, name)
+        if value is None:
+            if parameter.default is parameter.empty:
+                return None
+            value = parameter.default
+        given[name] = value
+    return given
+
+
+def _proposal(check: Check, claim: Claim, experiment: Experiment) -> Proposal:
+    def test() -> Result:
+        shown = claim.test()
+        near = shown.nearest
+        nearest = None
+        if near is not None and near.shown.correction is not None:
+            nearest = Nearest(
+                finding=write_finding(check.code, check.title, claim, experiment, near.shown),
+                correction=near.shown.correction,
+                tried=near.tried,
+                distinct=near.distinct,
+            )
+        told = (shown, *shown.further) if shown.outcome == "supports" or shown.sentence else ()
+        findings = [write_finding(check.code, check.title, claim, experiment, one) for one in told]
+        return Result(
+            evidence=_evidence(experiment, shown),
+            finding=findings[0] if findings else None,
+            further=tuple(findings[1:]),
+            correction=shown.correction,
+            nearest=nearest,
+        )
+
+    return Proposal(experiment=experiment, test=test)
+
+
+def write_experiment(code: str, claim: Claim, identity: str = "") -> Experiment:
+    """The experiment of a claim as documents hold it."""
+    return Experiment(
+        check=code,
+        claim=claim.words,
+        change=claim.predicts.change,
+        measure=claim.predicts.measure,
+        if_true=claim.predicts.if_true,
+        if_false=claim.predicts.if_false,
+        cost_s=claim.cost_s,
+        runs=claim.runs,
+        identity=identity,
+    )
+
+
+def write_finding(code: str, title: str, claim: Claim, experiment: Experiment, shown: Shown) -> Finding:
+    """The finding of a claim as documents hold it."""
+    confidence = shown.confidence if shown.confidence is not None else shown.share
+    return Finding(
+        code=code,
+        title=shown.title or title,
+        role=shown.role,
+        claim=shown.sentence or f"{claim.words[:1].upper()}{claim.words[1:]}: {shown.because}.",
+        confidence=1.0 if confidence is None else confidence,
+        confidence_from=shown.confidence_from,
+        site=shown.site or claim.site,
+        share=shown.share,
+        evidence=(_evidence(experiment, shown),),
+        repairs=tuple(OfferedRepair(repair=one[0], text=one[1], command="".join(one[2:])) for one in shown.repairs),
+        details=shown.details,
+    )
+
+
+def _evidence(experiment: Experiment, shown: Shown) -> Evidence:
+    return Evidence(
+        experiment=experiment, outcome=shown.outcome, before=shown.before, after=shown.after, because=shown.because
+    )
