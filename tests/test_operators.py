@@ -26,7 +26,6 @@ OWN = {
     "backends/_ort_executed.py": (1, "ONNX Runtime's own names of nodes"),
     # a fused pattern is made of these nodes
     "arithmetic/fusion/following.py": (1, "names of patterns"),
-    "arithmetic/fusion/patterns/__init__.py": (1, "the patterns"),
     "arithmetic/fusion/patterns/gelu.py": (2, "the nodes of a GELU"),
     "arithmetic/fusion/patterns/hard_swish.py": (1, "the nodes of a HardSwish"),
     "arithmetic/fusion/patterns/mish.py": (1, "the nodes of a Mish"),

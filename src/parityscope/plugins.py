@@ -1,7 +1,8 @@
 """Finds plug-ins: every module of a folder that ends in a registered constant, then entry points of the same group.
 
 A plug-in is one file whose last line is a value (`BACKEND = Backend(...)`). The folder's own files and outside
-packages (entry points of group "parityscope.<folder>") look exactly alike.
+packages (entry points of group "parityscope.<folder>") look exactly alike. A package that a plug-in imports from may say in
+`FORMER` what stands for names that it once had: name -> what to write now.
 """
 
 from __future__ import annotations
@@ -71,8 +72,11 @@ def _loaded(path: str, constant: str, kind: type[T]) -> tuple[T | None, ModuleTy
     try:
         module = importlib.import_module(path)
     except ImportError as error:
+        former = getattr(sys.modules.get(error.name or ""), "FORMER", {})
+        now = (told for name, told in former.items() if f"name {name!r} from" in str(error))
         raise ParityError(
-            f"the plug-in {path} cannot be imported: {error}", fix="mend or uninstall the package that brings it"
+            f"the plug-in {path} cannot be imported: {error}",
+            fix=next(now, "mend or uninstall the package that brings it"),
         ) from error
     value = getattr(module, constant, None)
     if value is None:

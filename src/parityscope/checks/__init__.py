@@ -68,6 +68,13 @@ __all__ = [
 _NO_FACTS: Mapping[str, str] = MappingProxyType({})
 _NO_DETAILS: Mapping[str, Any] = MappingProxyType({})
 
+# What outside checks of an older form import -> what they write now (plugins.py tells them).
+_NOW = (
+    "propose Claim(words, predicts, test, site), whose test gives Shown(because, share, correction): "
+    "`parityscope new check NAME` writes one"
+)
+FORMER: Mapping[str, str] = MappingProxyType(dict.fromkeys(("Nearest", "Proposal", "Result"), _NOW))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lab:

@@ -28,13 +28,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, NearMiss, Prediction, Shown
-from parityscope.checks._common import leading, number, percent
+from parityscope.checks._common import number, percent
 from parityscope.checks._correcting import computed_otherwise
 from parityscope.explanation import Explained
 from parityscope.records import Budget
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from parityscope.checks import Scene
     from parityscope.explanation import Explanation
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 __all__ = ["CHECK"]
 
 
-def _propose(scene: Scene) -> Iterator[Claim]:
-    for suspect in leading(scene):
+def _propose(scene: Scene, suspects: Sequence[Suspect]) -> Iterator[Claim]:
+    for suspect in suspects:
         explanation = scene.explanations.get(suspect.site.tensor)
         if explanation is not None and explanation.status == "explained" and explanation.by[0].family == "semantic":
             yield _proposal(suspect, explanation)

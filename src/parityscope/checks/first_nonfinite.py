@@ -31,19 +31,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from parityscope.checks import Scene
-    from parityscope.records import Pair, Site, Suspect
+    from parityscope.records import Localization, Pair, Site, Suspect
 
 __all__ = ["CHECK"]
 
 
-def _propose(scene: Scene) -> Iterator[Claim]:
-    if scene.localization is None:
-        return
+def _propose(scene: Scene, localization: Localization) -> Iterator[Claim]:
     lost = [pair for pair in scene.tensors.values() if pair.nonfinite_candidate]
     if not lost:
         return
     born = sorted(
-        (one for one in scene.localization.suspects if one.introduced_nonfinite and not _hands_on(scene, one)),
+        (one for one in localization.suspects if one.introduced_nonfinite and not _hands_on(scene, one)),
         key=lambda suspect: suspect.site.index,
     )
 

@@ -25,31 +25,29 @@ from parityscope.checks import Check, Claim, Example, Prediction, Shown
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.checks import Scene
+    from parityscope.case import Inputs
 
 
 __all__ = ["CHECK"]
 
 
-def _propose(scene: Scene) -> Iterator[Claim]:
-    if not scene.inputs.skipped:
-        return
-    names = ", ".join(skip.what for skip in scene.inputs.skipped)
-    yield Claim(
-        words="some samples hold NaN",
-        predicts=Prediction(measure="samples with a NaN in a float input", if_true="at least one", if_false="none"),
-        test=lambda: _finding(scene, names),
-    )
+def _propose(inputs: Inputs) -> Iterator[Claim]:
+    if inputs.skipped:
+        yield Claim(
+            words="some samples hold NaN",
+            predicts=Prediction(measure="samples with a NaN in a float input", if_true="at least one", if_false="none"),
+            test=lambda: _count(inputs),
+        )
 
 
-def _finding(scene: Scene, because: str) -> Shown:
-    count = len(scene.inputs.skipped)
+def _count(inputs: Inputs) -> Shown:
+    count, names = len(inputs.skipped), ", ".join(skip.what for skip in inputs.skipped)
     return Shown(
-        because=because,
+        because=names,
         role="information",
-        sentence=f"{count} of {count + len(scene.inputs)} samples hold NaN and were not judged: {because}.",
+        sentence=f"{count} of {count + len(inputs)} samples hold NaN and were not judged: {names}.",
         confidence_from="counted, not estimated",
-        repairs=(("mend_preprocessing", "find out where the preprocessing makes NaN"),),
+        repairs=[("mend_preprocessing", "find out where the preprocessing makes NaN")],
         details={"samples": count},
     )
 

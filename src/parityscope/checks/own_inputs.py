@@ -49,9 +49,7 @@ _ROUNDING = 1e-6  # of the variance: what images that libraries round in their o
 _SAMPLES = 3  # chosen: a fault of preprocessing is the same in all of them
 
 
-def _propose(scene: Scene) -> Iterator[Claim]:
-    if scene.own is None:
-        return
+def _propose(scene: Scene, own: OwnInputs) -> Iterator[Claim]:
     yield Claim(
         words="the deployment's inputs are not the reference's",
         predicts=Prediction(
@@ -61,14 +59,11 @@ def _propose(scene: Scene) -> Iterator[Claim]:
             if_false="the inputs are the same",
         ),
         cost_s=0.2,
-        test=lambda: _test(scene),
+        test=lambda: _test(scene, own),
     )
 
 
-def _test(scene: Scene) -> Shown:
-    own = scene.own
-    if own is None:
-        raise ValueError("nothing was recorded")
+def _test(scene: Scene, own: OwnInputs) -> Shown:
     indices = (scene.bench.samples if scene.bench else scene.inputs.indices)[:_SAMPLES]
     samples = {index: scene.inputs.sample(index) for index in indices}
     named = []

@@ -26,32 +26,31 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from parityscope.checks import Scene
+    from parityscope.records import ExecutedGraph
 
 
 __all__ = ["CHECK"]
 
 
-def _propose(scene: Scene) -> Iterator[Claim]:
-    graph = scene.executed_graph
-    if graph is None or not graph.requested or graph.requested == graph.executed:
+def _propose(scene: Scene, executed_graph: ExecutedGraph) -> Iterator[Claim]:
+    requested, executed = executed_graph.requested, executed_graph.executed
+    if not requested or requested == executed:
         return
-    counts = Counter(layer.precision for layer in graph.layers)
+    counts = Counter(layer.precision for layer in executed_graph.layers)
     because = ", ".join(f"{count} layers in {precision}" for precision, count in counts.most_common())
     yield Claim(
-        words=f"the engine was asked for {graph.requested} and executes {graph.executed}",
+        words=f"the engine was asked for {requested} and executes {executed}",
         predicts=Prediction(
             change="none: the engine describes the layers that it executes",
             measure="the precision of the layers that compute",
-            if_true=f"{graph.executed}",
-            if_false=f"{graph.requested}",
+            if_true=executed,
+            if_false=requested,
         ),
-        test=lambda: _finding(scene, because),
+        test=lambda: _finding(scene, requested, executed, because),
     )
 
 
-def _finding(scene: Scene, because: str) -> Shown:
-    graph = scene.executed_graph
-    requested, executed = (graph.requested, graph.executed) if graph else ("", "")
+def _finding(scene: Scene, requested: str, executed: str, because: str) -> Shown:
     return Shown(
         because=because,
         role="cause" if _coarser(executed, requested) else "information",

@@ -39,7 +39,6 @@ from parityscope.records import Site
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.checks import Scene
     from parityscope.localization.calls import Growth, Step
 
 __all__ = ["CHECK"]
@@ -49,19 +48,18 @@ _GROWN = 2.0  # times the first call's error. Chosen: less is what the roundings
 _OWN = 0.5
 
 
-def _propose(scene: Scene) -> Iterator[Claim]:
-    growth = scene.sequence
-    if growth is None or not growth.steps:
+def _propose(sequence: Growth) -> Iterator[Claim]:
+    if not sequence.steps:
         return
     yield Claim(
         words="the error grows over repeated calls",
         predicts=Prediction(
-            change=f"call both sides {len(growth.steps)} times, each with its own state",
+            change=f"call both sides {len(sequence.steps)} times, each with its own state",
             measure="error of the state behind each call, introduced and inherited",
             if_true=f"more than {_GROWN:g} times that of the first call, most of it inherited, and it stays so",
             if_false="it stays as it is after one call, or shrinks again",
         ),
-        test=lambda: _tested(growth),
+        test=lambda: _tested(sequence),
     )
 
 

@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import EXPLAINED, leading, percent
+from parityscope.checks._common import EXPLAINED, percent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from parityscope.checks import Scene
     from parityscope.explanation import Explanation
@@ -42,10 +42,10 @@ __all__ = ["CHECK"]
 _NOTHING = "no arithmetic and no other function of it that is known explains that"
 
 
-def _propose(scene: Scene) -> Iterator[Claim]:
+def _propose(scene: Scene, suspects: Sequence[Suspect]) -> Iterator[Claim]:
     if scene.verdict == "within":
         return
-    for suspect in leading(scene):
+    for suspect in suspects:
         explanation = scene.explanations.get(suspect.site.tensor)
         if explanation is not None and explanation.status == "unexplained":
             yield _proposal(suspect, explanation)

@@ -33,12 +33,13 @@ _FAMILIES: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A code, who says it ("check", "lint" or "log"), its title, and how to get its page."""
+    """A code, who says it ("check", "lint" or "log"), its title, how to get its page, and how many examples hold it."""
 
     code: str
     said_by: str
     title: str
     page: Callable[[], str]
+    examples: int = 0
 
 
 def catalogue() -> dict[str, Entry]:
@@ -48,8 +49,8 @@ def catalogue() -> dict[str, Entry]:
     from parityscope.logs.pages import log_codes, log_page
 
     found = [
-        *(_entry(code, "check", one.title, check_page) for code, one in checks().items()),
-        *(_entry(code, "lint", one.title, rule_page) for code, one in rules().items()),
+        *(_entry(code, "check", one.title, check_page, len(one.holds)) for code, one in checks().items()),
+        *(_entry(code, "lint", one.title, rule_page, len(one.holds)) for code, one in rules().items()),
         *(_entry(code, "log", _heading(log_page(code)), log_page) for code in log_codes()),
     ]
     return {one.code: one for one in sorted(found, key=_place)}
@@ -67,8 +68,8 @@ def lines_by_family(entries: Iterator[Entry] | list[Entry]) -> Iterator[str]:
         yield f"  {one.code}  {one.said_by:<5}  {one.title}"
 
 
-def _entry(code: str, said_by: str, title: str, page: Callable[[str], str]) -> Entry:
-    return Entry(code=code, said_by=said_by, title=title, page=lambda: page(code))
+def _entry(code: str, said_by: str, title: str, page: Callable[[str], str], examples: int = 0) -> Entry:
+    return Entry(code=code, said_by=said_by, title=title, page=lambda: page(code), examples=examples)
 
 
 def _place(entry: Entry) -> tuple[int, str]:

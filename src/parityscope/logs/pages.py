@@ -87,18 +87,33 @@ def log_codes() -> tuple[str, ...]:
 def log_page(code: str) -> str:
     """The page of a code; KeyError if there is none."""
     if code in _COMPOSED:
-        return "\n\n".join(_COMPOSED[code])
+        title, harm, *fixes = _COMPOSED[code]
+        fix = "".join(one.removeprefix("To do: ") for one in fixes)
+        return _page(title, harm, "several lines of a log together, or two logs", fix, "")
     told = [meaning for meaning in MEANINGS if meaning.code == code]
     if not told:
         raise KeyError(code)
-    pages = []
-    for meaning in told:
-        lines = [f"{meaning.name}: {meaning.means}.", "", f"{meaning.effect.capitalize()}: {meaning.why}."]
-        if meaning.fix:
-            lines += ["", f"To do: {meaning.fix}."]
-        if meaning.command:
-            lines += ["", f"    {meaning.command}"]
-        if meaning.source:
-            lines += ["", f"Source: {meaning.source}"]
-        pages.append("\n".join(lines))
-    return "\n\n".join(pages)
+    return "\n\n".join(
+        _page(
+            f"{one.name}: {one.means}.",
+            f"{one.effect}: {one.why}.",
+            f'a line of a log with "{one.hint}"',
+            f"{one.fix}." * bool(one.fix) + f"\n\n    {one.command}" * bool(one.command),
+            one.source,
+        )
+        for one in told
+    )
+
+
+def _page(title: str, harm: str, example: str, fix: str, source: str) -> str:
+    """The parts that every page has, under the names that they have on the pages of checks and rules."""
+    return "\n\n".join(
+        (
+            title,
+            f"What goes wrong: {harm[:1].lower()}{harm[1:]}",
+            f"How it shows: {example}.",
+            "How we test for it: the line is recognised by its words, and what it names is kept.",
+            f"How to repair: {fix or 'nothing has to be done about the line itself.'}",
+            f"Sources: {source or 'the words of the logs themselves, TensorRT 8 to 10 and Polygraphy.'}",
+        )
+    )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from parityscope.arithmetic.fusion import Fusion, Kernel
 from parityscope.arithmetic.fusion.matching import order_of
 from parityscope.arithmetic.fusion.openvino import PROFILE
-from parityscope.arithmetic.fusion.patterns import regions
+from parityscope.arithmetic.fusion.patterns import activations, fused_by, regions
 from parityscope.arithmetic.recurrent import Recurrence
 from parityscope.case.graph import sites
 
@@ -30,8 +30,6 @@ __all__ = ["ends", "follow"]
 # Precisions of layers that compute in floating point. A product of weights in eight bits says "i8" and still computes in
 # the engine's precision; layers of integers have nothing to round.
 _FLOATS = frozenset({"f32", "f16", "bf16"})
-# Activations that get made-up names when they are put together.
-_ACTIVATIONS = ("Gelu", "GeluInner", "Mish", "HardSwish", "HardSigmoid", "Silu")
 # Layers that compute and may have a made-up name; others of those only move or convert.
 _COMPUTES = frozenset({"Eltwise", "Math", "MVN", "MatMul", "Reduce", "Softmax", "Subgraph"})
 # Layers of OpenVINO that take what the model is fed as it comes: `Graph::EnforceInferencePrecision` leaves inputs of
@@ -130,9 +128,11 @@ def _predicted_pieces(
 
 def _activations(model: ir.Model) -> dict[str, str]:
     """What each decomposed activation of the graph gives, by what enters it."""
+    # Activations that get made-up names when they are put together.
+    kinds = [kind for kind in fused_by("openvino") if kind in activations()]
     return {
         str(value.name): str(region.output.name)
-        for region in regions(order_of(model), _ACTIVATIONS)
+        for region in regions(order_of(model), kinds)
         for value in region.entries
     }
 

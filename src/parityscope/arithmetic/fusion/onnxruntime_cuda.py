@@ -32,6 +32,7 @@ from parityscope.arithmetic._graphs import constant_tensor
 from parityscope.arithmetic.fusion import Fusion, Profile
 from parityscope.arithmetic.fusion.layers import cut
 from parityscope.arithmetic.fusion.matching import data_inputs, is_static
+from parityscope.arithmetic.fusion.patterns import fused_by
 from parityscope.arithmetic.fusion.patterns.normalization import affine
 from parityscope.arithmetic.recurrent import inside
 
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PROFILE", "cut_and_merged"]
 
-_PATTERNS = ("LayerNormalization", "RMSNormalization", "Gelu", "Silu")
 _ON_CUDA = frozenset({"Relu"})
 
 
@@ -63,7 +63,7 @@ def _predict(model: ir.Model, precision: str) -> Fusion | None:
 
 def cut_and_merged(model: ir.Model, activations: Collection[str]) -> Layers:
     """The layers of ONNX Runtime's optimized graph; `activations` are those that it merges into convolutions."""
-    layers = cut(model, _PATTERNS)
+    layers = cut(model, fused_by("onnxruntime-cuda"))
     for layer in layers.each():
         if layer.kind in {"LayerNormalization", "RMSNormalization"} and len(layer.nodes) > 1:
             for node in affine(layer.output):

@@ -36,6 +36,7 @@ from parityscope.arithmetic.fusion._openvino_marks import sensitive, tail
 from parityscope.arithmetic.fusion._openvino_rules import is_eltwise, merge_all
 from parityscope.arithmetic.fusion.layers import cut
 from parityscope.arithmetic.fusion.matching import is_static
+from parityscope.arithmetic.fusion.patterns import fused_by
 from parityscope.arithmetic.recurrent import Recurrence
 
 if TYPE_CHECKING:
@@ -45,20 +46,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PROFILE"]
 
-_PATTERNS = (
-    *(
-        "LayerNormalization",
-        "RMSNormalization",
-        "Softmax",
-        "Gelu",
-        "GeluInner",
-        "Mish",
-        "HardSwish",
-        "HardSigmoid",
-        "Silu",
-        "Attention",
-    ),
-)
 # Layers for which the plugin has no kernel of lower precision: node type Math (seen in executed graphs), and others
 # whose supported descriptors are FP32 alone (their node files).
 _FLOAT32_ONLY = frozenset(
@@ -74,7 +61,7 @@ _WRITES_FLOAT32 = frozenset({"GlobalAveragePool"})
 def _predict(model: ir.Model, precision: str) -> Fusion | None:
     if precision not in {"bf16", "f16"}:
         return None
-    layers = cut(model, _PATTERNS)
+    layers = cut(model, fused_by("openvino"))
     if precision == "f16":  # marked before anything is fused, and fused among its own kind
         layers = replace(layers, apart=frozenset(node for layer in sensitive(layers) for node in layer.nodes))
     merge_all(layers)

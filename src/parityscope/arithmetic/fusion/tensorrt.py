@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 from parityscope.arithmetic.fusion import Fusion, Profile
 from parityscope.arithmetic.fusion.layers import cut
 from parityscope.arithmetic.fusion.matching import POINTWISE, PRODUCTS
+from parityscope.arithmetic.fusion.patterns import activations, fused_by
 from parityscope.arithmetic.recurrent import Recurrence
 
 if TYPE_CHECKING:
@@ -38,40 +39,16 @@ if TYPE_CHECKING:
 
 __all__ = ["PROFILE"]
 
-_PATTERNS = (
-    *(
-        "LayerNormalization",
-        "RMSNormalization",
-        "Softmax",
-        "Gelu",
-        "GeluInner",
-        "GeluOfProducts",
-        "Mish",
-        "HardSwish",
-        "HardSigmoid",
-    ),
-    *("Silu", "Attention"),
-)
-_POINTWISE = POINTWISE | {
-    "BatchNormalization",
-    "Gelu",
-    "GeluInner",
-    "GeluOfProducts",
-    "Mish",
-    "HardSwish",
-    "HardSigmoid",
-    "Silu",
-}
-
 
 def _predict(model: ir.Model, precision: str) -> Fusion | None:
     if precision not in {"bf16", "f16"}:
         return None
-    layers = cut(model, _PATTERNS)
-    for kinds in (PRODUCTS, {"LayerNormalization", "RMSNormalization"}, _POINTWISE):
+    layers = cut(model, fused_by("tensorrt"))
+    pointwise = POINTWISE | {"BatchNormalization"} | activations()
+    for kinds in (PRODUCTS, {"LayerNormalization", "RMSNormalization"}, pointwise):
         for layer in layers.each():
             if layer.kind in kinds and layer in layers.of.values():
-                _merge_pointwise(layers, layer)
+                _merge_pointwise(layers, layer, pointwise)
     return Fusion(
         kernels=layers.kernels(lambda _: precision, lambda _: precision),
         default=precision,
@@ -82,9 +59,9 @@ def _predict(model: ir.Model, precision: str) -> Fusion | None:
     )
 
 
-def _merge_pointwise(layers: Layers, layer: Layer) -> None:
+def _merge_pointwise(layers: Layers, layer: Layer, pointwise: frozenset[str]) -> None:
     """The pointwise layers behind, as long as each alone reads what is before it."""
-    while (child := layers.only_child(layer)) is not None and child.kind in _POINTWISE and not child.merged:
+    while (child := layers.only_child(layer)) is not None and child.kind in pointwise and not child.merged:
         layers.merge(layer, child)
 
 

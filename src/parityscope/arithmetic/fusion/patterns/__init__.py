@@ -1,23 +1,15 @@
-"""Decompositions that exporters write and engines put together again: one pattern per file.
+"""Decompositions that exporters write and engines put together again: one pattern per file, which is found as any plug-in is.
 
-Each file ends in a plain function `match(node, order) -> Region | None`, where `node` is the last node of the pattern
-and `order` the place of every node in the graph. What fuses with what is up to the profiles.
+A file ends in `PATTERNS`, a tuple of values made of a plain function `match(node, order) -> Region | None`, where `node` is the
+last node of the pattern and `order` the place of every node in the graph. Each says which engines run it as one kernel.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic.fusion.patterns import (
-    attention,
-    gelu,
-    hard_sigmoid,
-    hard_swish,
-    mish,
-    normalization,
-    silu,
-    softmax,
-)
+from parityscope.plugins import discover
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,31 +20,48 @@ if TYPE_CHECKING:
 
     Match = Callable[[ir.Node, dict[ir.Node, int]], Region | None]
 
-__all__ = ["PATTERNS", "regions"]
+__all__ = ["Pattern", "activations", "fused_by", "patterns", "regions"]
 
-# By the kind of the regions that they give; in the order in which they are tried.
-PATTERNS: dict[str, Match] = {
-    "LayerNormalization": normalization.match_layer,
-    "RMSNormalization": normalization.match_rms,
-    "Softmax": softmax.match,
-    "Gelu": gelu.match,
-    "GeluInner": gelu.match_inner,
-    "GeluOfProducts": gelu.match_products,
-    "Mish": mish.match,
-    "HardSwish": hard_swish.match,
-    "HardSigmoid": hard_sigmoid.match,
-    "Silu": silu.match,
-    "Attention": attention.match,
-}
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern:
+    """A decomposition of `kind`, the name of the operator that it stands for.
+
+    `engines` are the profiles that run it as one kernel. Of two that would overlap, the one with the lower `place` wins: wholes
+    come before what may be a part of them. `is_activation` says that it is one function of each element.
+    """
+
+    kind: str
+    match: Match
+    engines: frozenset[str]
+    place: int = 80
+    is_activation: bool = False
+
+
+def patterns() -> dict[str, Pattern]:
+    """Every pattern by its kind, in the order in which they are tried."""
+    found = [one for value, _ in discover(__name__, "PATTERNS", tuple).values() for one in value]
+    return {one.kind: one for one in sorted(found, key=lambda one: (one.place, one.kind))}
+
+
+def fused_by(engine: str) -> tuple[str, ...]:
+    """The kinds that an engine runs as one kernel, in the order in which they are tried."""
+    return tuple(one.kind for one in patterns().values() if engine in one.engines)
+
+
+def activations() -> frozenset[str]:
+    """The kinds that are one function of each element."""
+    return frozenset(one.kind for one in patterns().values() if one.is_activation)
 
 
 def regions(order: dict[ir.Node, int], kinds: Sequence[str]) -> list[Region]:
     """The regions of `kinds` in the graph of `order`, none overlapping another: of two that would, the kind named first wins."""
+    known = patterns()
     found: list[Region] = []
     taken: set[ir.Node] = set()
     for kind in kinds:
         for node in order:
-            region = None if node in taken else PATTERNS[kind](node, order)
+            region = None if node in taken else known[kind].match(node, order)
             if region is not None and not taken.intersection(region.nodes):
                 found.append(region)
                 taken.update(region.nodes)

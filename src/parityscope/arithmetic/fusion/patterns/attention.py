@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.fusion.matching import POINTWISE, Region, closed, data_inputs, is_static
+from parityscope.arithmetic.fusion.patterns import Pattern
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["match"]
+__all__ = ["PATTERNS", "match"]
 
 _MOVES = frozenset({"Identity", "Dropout"})
 
@@ -51,3 +52,6 @@ def _scores(value: ir.Value, order: dict[ir.Node, int]) -> list[ir.Node] | None:
             return None
         # Of the scores and a mask, the scores are what was computed last.
         value = max(inputs, key=lambda each: -1 if (made := each.producer()) is None else order[made])
+
+
+PATTERNS = (Pattern(kind="Attention", match=match, engines=frozenset({"openvino", "tensorrt"}), place=90),)

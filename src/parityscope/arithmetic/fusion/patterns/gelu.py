@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.fusion.matching import scalar
+from parityscope.arithmetic.fusion.patterns import Pattern
 from parityscope.arithmetic.fusion.patterns._diamonds import diamond, scaled
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic.fusion.matching import Region
 
-__all__ = ["match", "match_inner", "match_products"]
+__all__ = ["PATTERNS", "match", "match_inner", "match_products"]
 
 _ERF = {"Add", "Div", "Erf", "Mul"}
 _TANH = {"Add", "Mul", "Pow", "Tanh"}
@@ -55,3 +56,18 @@ def _halves_inside(region: Region) -> bool:
         if halves and len(made) == 1 and made[0] is not None and made[0].op_type == "Add" and made[0] in region.nodes:
             return True
     return False
+
+
+PATTERNS = (
+    Pattern(
+        kind="Gelu",
+        match=match,
+        engines=frozenset({"onnxruntime-cuda", "openvino", "tensorrt"}),
+        place=30,
+        is_activation=True,
+    ),
+    Pattern(
+        kind="GeluInner", match=match_inner, engines=frozenset({"openvino", "tensorrt"}), place=31, is_activation=True
+    ),
+    Pattern(kind="GeluOfProducts", match=match_products, engines=frozenset({"tensorrt"}), place=32, is_activation=True),
+)

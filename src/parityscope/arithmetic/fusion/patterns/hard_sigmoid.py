@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.fusion.matching import Region, closed, data_inputs, scalar
+from parityscope.arithmetic.fusion.patterns import Pattern
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["match"]
+__all__ = ["PATTERNS", "match"]
 
 _SIX = 6.0
 
@@ -38,3 +39,8 @@ def _divided(node: ir.Node) -> ir.Value | None:
     wanted = _SIX if node.op_type == "Div" else 1 / _SIX
     divides = len(numbers) == 1 and abs(numbers[0] - wanted) <= 1e-3 * wanted
     return inputs[0] if divides and (node.op_type == "Mul" or node.inputs[0] is inputs[0]) else None
+
+
+PATTERNS = (
+    Pattern(kind="HardSigmoid", match=match, engines=frozenset({"openvino", "tensorrt"}), place=60, is_activation=True),
+)

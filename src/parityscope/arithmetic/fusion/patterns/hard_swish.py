@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from parityscope.arithmetic.fusion.patterns import Pattern
 from parityscope.arithmetic.fusion.patterns._diamonds import diamond, scaled
 
 if TYPE_CHECKING:
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic.fusion.matching import Region
 
-__all__ = ["match"]
+__all__ = ["PATTERNS", "match"]
 
 _NODES = {"Add", "Clip", "Div", "HardSigmoid", "Mul"}
 
@@ -26,3 +27,8 @@ def match(node: ir.Node, order: dict[ir.Node, int]) -> Region | None:
         lambda ops: ops.count("Clip") + ops.count("HardSigmoid") == 1 and len(ops) <= 5,
     )
     return None if found is None else scaled(found, (1 / 6,))
+
+
+PATTERNS = (
+    Pattern(kind="HardSwish", match=match, engines=frozenset({"openvino", "tensorrt"}), place=50, is_activation=True),
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from parityscope.arithmetic.fusion.patterns import Pattern
 from parityscope.arithmetic.fusion.patterns._diamonds import diamond
 
 if TYPE_CHECKING:
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic.fusion.matching import Region
 
-__all__ = ["match"]
+__all__ = ["PATTERNS", "match"]
 
 _NODES = {"Add", "Exp", "Log", "Mul", "Softplus", "Tanh"}
 
@@ -25,3 +26,8 @@ def match(node: ir.Node, order: dict[ir.Node, int]) -> Region | None:
         _NODES,
         lambda found: found.count("Tanh") == 1 and {"Softplus", "Log"} & set(found) != set(),
     )
+
+
+PATTERNS = (
+    Pattern(kind="Mish", match=match, engines=frozenset({"openvino", "tensorrt"}), place=40, is_activation=True),
+)

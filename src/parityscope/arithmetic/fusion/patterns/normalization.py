@@ -10,11 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.fusion.matching import Region, closed, data_inputs, dominated, only_use
+from parityscope.arithmetic.fusion.patterns import Pattern
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["affine", "match_layer", "match_rms"]
+__all__ = ["PATTERNS", "affine", "match_layer", "match_rms"]
 
 _NODES = frozenset({"Add", "Cast", "Div", "Mul", "Pow", "ReduceMean", "Reciprocal", "Sqrt", "Sub"})
 
@@ -63,3 +64,19 @@ def _root_mean_square(node: ir.Node, order: dict[ir.Node, int]) -> tuple[tuple[i
 
 def _region(kind: str, nodes: tuple[ir.Node, ...], entry: ir.Value, output: ir.Value) -> Region | None:
     return Region(kind=kind, nodes=nodes, entries=(entry,), output=output) if closed(nodes, output) else None
+
+
+PATTERNS = (
+    Pattern(
+        kind="LayerNormalization",
+        match=match_layer,
+        engines=frozenset({"onnxruntime-cuda", "openvino", "tensorrt"}),
+        place=10,
+    ),
+    Pattern(
+        kind="RMSNormalization",
+        match=match_rms,
+        engines=frozenset({"onnxruntime-cuda", "openvino", "tensorrt"}),
+        place=11,
+    ),
+)

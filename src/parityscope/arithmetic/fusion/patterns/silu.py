@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from parityscope.arithmetic.fusion.patterns import Pattern
 from parityscope.arithmetic.fusion.patterns._diamonds import diamond
 
 if TYPE_CHECKING:
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic.fusion.matching import Region
 
-__all__ = ["match"]
+__all__ = ["PATTERNS", "match"]
 
 _NODES = {"Mul", "Sigmoid"}
 
@@ -19,3 +20,14 @@ _NODES = {"Mul", "Sigmoid"}
 def match(node: ir.Node, order: dict[ir.Node, int]) -> Region | None:
     """The SiLU that ends in `node`."""
     return diamond(node, order, "Silu", _NODES, lambda found: found.count("Sigmoid") == 1 and len(found) <= 3)
+
+
+PATTERNS = (
+    Pattern(
+        kind="Silu",
+        match=match,
+        engines=frozenset({"onnxruntime-cuda", "openvino", "tensorrt"}),
+        place=70,
+        is_activation=True,
+    ),
+)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.fusion.matching import Region, closed, data_inputs, dominated
+from parityscope.arithmetic.fusion.patterns import Pattern
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["match"]
+__all__ = ["PATTERNS", "match"]
 
 _NODES = frozenset({"Div", "Exp", "ReduceMax", "ReduceSum", "Sub"})
 
@@ -31,3 +32,6 @@ def match(node: ir.Node, order: dict[ir.Node, int]) -> Region | None:
     if not closed(nodes, node.outputs[0]):
         return None
     return Region(kind="Softmax", nodes=nodes, entries=entries, output=node.outputs[0])
+
+
+PATTERNS = (Pattern(kind="Softmax", match=match, engines=frozenset({"openvino", "tensorrt"}), place=20),)

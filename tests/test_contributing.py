@@ -1,0 +1,120 @@
+"""What CONTRIBUTING.md says that a change costs, done from outside of the package; new plug-ins are in test_new.py."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import onnx
+import onnx_ir as ir
+import pytest
+
+from parityscope.arithmetic.fusion import profile_named
+from parityscope.arithmetic.fusion.patterns import fused_by
+from parityscope.checks import Check, checks
+from parityscope.checks.asking import ask
+from parityscope.cli._catalogue import catalogue
+from parityscope.errors import ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# x / (1 + |x|), by the name of its operator.
+_SOFTSIGN = '''"""Softsign: `x / (1 + |x|)`."""
+
+from parityscope.arithmetic.fusion.matching import Region
+from parityscope.arithmetic.fusion.patterns import Pattern
+
+
+def match(node, order):
+    """The Softsign that ends in `node`."""
+    if node.op_type != "Div" or node.inputs[1] is None:
+        return None
+    added = node.inputs[1].producer()
+    size = None if added is None or added.op_type != "Add" else added.inputs[0].producer()
+    if size is None or size.op_type != "Abs" or size.inputs[0] is not node.inputs[0]:
+        return None
+    nodes = tuple(sorted((size, added, node), key=order.__getitem__))
+    return Region(kind="MySoftsign", nodes=nodes, entries=(node.inputs[0],), output=node.outputs[0])
+
+
+PATTERNS = (Pattern(kind="MySoftsign", match=match, engines=frozenset({"tensorrt"}), is_activation=True),)
+'''
+_NETWORK = """<ir_version: 8, opset_import: ["" : 17]> g (float[2,8] x) => (float[2,8] y) <float one = {1.0}> {
+  m = Abs(x) a = Add(m, one) y = Div(x, a)
+}"""
+_OLD_CHECK = """from parityscope.checks import Check, Example, Proposal, Result
+"""
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str, str], None]:
+    """Puts an outside package with one plug-in of a group beside the installed ones."""
+
+    def installed(group: str, name: str, text: str) -> None:
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+        info = tmp_path / f"{name}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8")
+        (info / "entry_points.txt").write_text(f"[{group}]\n{name} = {name}\n", encoding="utf-8")
+        monkeypatch.syspath_prepend(tmp_path)
+
+    return installed
+
+
+def test_a_fused_pattern_is_one_file(install: Callable[[str, str, str], None]) -> None:
+    model = ir.serde.deserialize_model(onnx.parser.parse_model(_NETWORK))
+    alone = profile_named("openvino").predict(model, "bf16")
+    install("parityscope.arithmetic.fusion.patterns", "outside_softsign", _SOFTSIGN)
+    assert "MySoftsign" in fused_by("tensorrt")
+    assert "MySoftsign" not in fused_by("openvino")
+    fusion = profile_named("tensorrt").predict(model, "f16")
+    assert fusion is not None
+    assert [set(kernel.values) for kernel in fusion.kernels] == [{"m", "a", "y"}]
+    assert [kernel.kind for kernel in fusion.kernels] == ["MySoftsign"]
+    assert profile_named("openvino").predict(model, "bf16") == alone
+
+
+def test_a_check_of_the_old_form_is_told_the_new_one(install: Callable[[str, str, str], None]) -> None:
+    install("parityscope.checks", "outside_old_check", _OLD_CHECK)
+    with pytest.raises(ParityError, match=r"outside_old_check cannot be imported.*Proposal") as told:
+        checks()
+    assert "Claim(words, predicts, test, site)" in told.value.fix
+
+
+def test_a_check_that_asks_for_what_nobody_gives_is_told_what_there_is() -> None:
+    def propose(wether: str) -> list[object]:
+        return [wether]
+
+    check = Check(code="USR001", title="", propose=propose, holds=(), holds_not=())  # type: ignore[arg-type]
+    with pytest.raises(ParityError, match="USR001 asks for 'wether'") as told:
+        list(ask(check, object()))  # type: ignore[arg-type]
+    assert "bench" in told.value.fix
+    assert "suspects" in told.value.fix
+
+
+@pytest.mark.parametrize("code", sorted(catalogue()))
+def test_every_page_has_its_example_cause_test_repair_and_source(code: str) -> None:
+    entry = catalogue()[code]
+    page = entry.page()
+    for part in ("What goes wrong:", "How it shows:", "How we test for it:", "How to repair:", "Sources:"):
+        assert re.search(rf"(?m)^{part} *\n?\S", page), part
+    # A log's example is the line that its page quotes; these four take hardware, or a version that is known to be wrong.
+    assert entry.examples or entry.said_by == "log" or code in {"CST001", "CST002", "ENV003", "FUS011"}
+
+
+def test_what_a_change_costs_is_said_of_each_kind() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    for kind in (
+        "a check",
+        "a lint rule",
+        "a metric",
+        "a runtime",
+        "a fused pattern",
+        "a repair",
+        "a new fact in the document",
+    ):
+        assert f"| {kind} |" in text
