@@ -18,14 +18,12 @@ OWN = {
     # what an engine does, from its documentation and source
     "arithmetic/fusion/_openvino_marks.py": (5, "OpenVINO marks layers so"),
     "arithmetic/fusion/_openvino_rules.py": (7, "OpenVINO fuses so"),
-    "arithmetic/fusion/openvino.py": (3, "OpenVINO's profile"),
-    "arithmetic/fusion/onnxruntime_cuda.py": (2, "the CUDA provider's profile"),
-    "arithmetic/fusion/tensorrt.py": (2, "TensorRT's profile"),
+    "arithmetic/fusion/openvino.py": (2, "OpenVINO's profile"),
+    "arithmetic/fusion/onnxruntime_cuda.py": (1, "the CUDA provider's profile"),
     "arithmetic/typed/tensorrt.py": (2, "what TensorRT's parser refuses"),
     "backends/openvino.py": (1, "OpenVINO's own names of layers"),
     "backends/_ort_executed.py": (1, "ONNX Runtime's own names of nodes"),
     # a fused pattern is made of these nodes
-    "arithmetic/fusion/following.py": (1, "names of patterns"),
     "arithmetic/fusion/patterns/gelu.py": (2, "the nodes of a GELU"),
     "arithmetic/fusion/patterns/hard_swish.py": (1, "the nodes of a HardSwish"),
     "arithmetic/fusion/patterns/mish.py": (1, "the nodes of a Mish"),
