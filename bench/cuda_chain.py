@@ -25,7 +25,7 @@ import onnx_ir as ir
 import parityscope
 from parityscope.arithmetic.typed import typed_model
 from parityscope.case.formats.npz import write_npz
-from parityscope.cli import _run as command
+from parityscope.cli import run_command as command
 from parityscope.errors import ParityError
 from proving.models import samples as drawn
 from proving.models.fetching import model_path

@@ -91,8 +91,8 @@ def test_comparing_outputs_imports_no_graph_library(tmp_path: Path) -> None:
     code = (
         "import sys\n"
         "words = ['--candidate', 'ort', '--inputs', sys.argv[2], '--all-tensors', '--study', sys.argv[3]]\n"
-        "from parityscope.cli import _run\n"
-        "status = _run(['compare', sys.argv[1], *words])\n"
+        "from parityscope.cli import run_command\n"
+        "status = run_command(['compare', sys.argv[1], *words])\n"
         "print('LOADED', sorted({'onnx_ir', 'sympy', 'openvino', 'torch'} & set(sys.modules)))\n"
         "raise SystemExit(status)"
     )

@@ -13,7 +13,7 @@ import pytest
 
 from parityscope.case.formats import trtexec
 from parityscope.case.formats.exporting import WRITERS, Written, load_inputs, write_sample
-from parityscope.cli import _run
+from parityscope.cli import run_command
 from parityscope.errors import ParityError
 
 TEXT = """<ir_version: 8, opset_import: ["": 17]> g (float[N, 4] x, int64[N] k) => (float[N, 4] y, int64[2] size) {
@@ -35,17 +35,19 @@ def model(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("kind", list(WRITERS))
 def test_a_recording_is_read_back_bit_for_bit(kind: str, model: Path, tmp_path: Path) -> None:
     record = tmp_path / "record"
-    assert _run(["run", str(model), "--inputs", str(tmp_path / "data"), "--format", kind, "-o", str(record)]) == 0
+    assert (
+        run_command(["run", str(model), "--inputs", str(tmp_path / "data"), "--format", kind, "-o", str(record)]) == 0
+    )
     shapes = SHAPES if kind == "trtexec" else []
     path = (
         f"{record}/outputs&shapes=y:2x4" if kind == "trtexec" else record / ("outputs" if kind == "polygraphy" else "")
     )
     words = ["compare", str(model), "--candidate", f"saved?path={path}", "--inputs", str(record / "inputs"), *shapes]
-    assert _run([*words, "--format", "json", "--study", str(tmp_path / "study")]) == 0
+    assert run_command([*words, "--format", "json", "--study", str(tmp_path / "study")]) == 0
     document = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
     assert [row["max_abs"] for row in document["outputs"]] == [0.0, 0.0]
     again = tmp_path / "again"
-    assert _run(["run", str(model), "--inputs", str(record / "inputs"), *shapes, "-o", str(again)]) == 0
+    assert run_command(["run", str(model), "--inputs", str(record / "inputs"), *shapes, "-o", str(again)]) == 0
     for index in range(3):
         with (
             np.load(again / "inputs" / f"{index:06d}.npz") as found,
@@ -57,7 +59,7 @@ def test_a_recording_is_read_back_bit_for_bit(kind: str, model: Path, tmp_path: 
 def test_polygraphy_reads_what_is_written_for_it(model: Path, tmp_path: Path) -> None:
     record = tmp_path / "record"
     words = ["run", str(model), "--inputs", str(tmp_path / "data"), "--format", "polygraphy", "-o", str(record)]
-    assert _run(words) == 0
+    assert run_command(words) == 0
     tool = Path(sys.executable).with_name("polygraphy")
     given = ["--load-inputs", str(record / "inputs"), "--load-outputs", str(record / "outputs")]
     done = subprocess.run(
@@ -76,7 +78,10 @@ def test_polygraphy_reads_what_is_written_for_it(model: Path, tmp_path: Path) ->
 
 def test_blobs_are_raw_bytes_with_a_command_line_for_each_sample(model: Path, tmp_path: Path) -> None:
     record = tmp_path / "record"
-    assert _run(["run", str(model), "--inputs", str(tmp_path / "data"), "--format", "trtexec", "-o", str(record)]) == 0
+    assert (
+        run_command(["run", str(model), "--inputs", str(tmp_path / "data"), "--format", "trtexec", "-o", str(record)])
+        == 0
+    )
     with np.load(tmp_path / "data" / "1.npz") as held:
         folder = record / "inputs" / "0000000001"
         assert (folder / "x.bin").read_bytes() == held["x"].tobytes()
@@ -101,6 +106,9 @@ def test_what_a_format_cannot_hold_is_one_error(model: Path, tmp_path: Path) -> 
     with pytest.raises(ParityError, match="no format"):
         write_sample("csv", Written(folder=tmp_path, index=0, inputs={}, outputs={}))
     assert (
-        _run(["run", str(model), "--inputs", str(tmp_path / "data"), "--format", "csv", "-o", str(tmp_path / "n")]) == 2
+        run_command(
+            ["run", str(model), "--inputs", str(tmp_path / "data"), "--format", "csv", "-o", str(tmp_path / "n")]
+        )
+        == 2
     )
     assert not (tmp_path / "n").exists()

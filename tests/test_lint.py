@@ -21,7 +21,7 @@ from hypothesis.extra import numpy as hnp
 
 from parityscope.arithmetic import FORMATS
 from parityscope.checks import checks
-from parityscope.cli import _run
+from parityscope.cli import run_command
 from parityscope.errors import ParityError
 from parityscope.lint import lint, rule_page, rules
 from parityscope.lint._scan import float_numbers
@@ -60,7 +60,7 @@ def found(path: Path, code: str, formats: tuple[str, ...] = ("f16",)) -> list[Fi
 def run(*words: str) -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
-        status = _run(list(words))
+        status = run_command(list(words))
     return int(status), out.getvalue(), err.getvalue()
 
 

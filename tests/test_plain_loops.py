@@ -125,8 +125,8 @@ def test_a_small_verdict_loads_neither_compiler_nor_symbols(tmp_path: Path) -> N
     np.savez(tmp_path / "x.npz", x=np.linspace(-1, 1, 64, dtype=np.float32).reshape(2, 32))
     code = (
         "import sys\n"
-        "from parityscope.cli import _run\n"
-        "status = _run(['compare', *sys.argv[1:]])\n"
+        "from parityscope.cli import run_command\n"
+        "status = run_command(['compare', *sys.argv[1:]])\n"
         "loaded = {name.partition('.')[0] for name in sys.modules if name != 'sympy'}\n"
         "print('LOADED', status, sorted({'numba', 'sympy', 'torch'} & loaded), 'onnx_ir' in loaded)\n"
     )

@@ -15,7 +15,7 @@ from parityscope.errors import Exit, ParityError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["guarded", "main"]
+__all__ = ["guarded", "main", "run_command"]
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -27,11 +27,13 @@ def main(arguments: list[str] | None = None) -> None:
     if not os.environ.get("SOURCE_DATE_EPOCH", "0").lstrip("-").isdecimal():
         del os.environ["SOURCE_DATE_EPOCH"]  # numpy and scipy end with an error of their own when they are imported
     with standard_streams():
-        status = supervised(lambda: _run(words))
+        status = supervised(lambda: run_command(words))
     sys.exit(status)
 
 
-def _run(words: list[str]) -> int:
+def run_command(words: list[str]) -> int:
+    """Runs a command of these words in this process; gives its exit code, whatever way it ends."""
+
     def work() -> object:
         from parityscope.cli._app import command
         from parityscope.late_imports import import_late
@@ -65,12 +67,12 @@ def guarded(work: Callable[[], object]) -> int:
     from parityscope.cli._memory import lacks_memory, told_memory
 
     try:
-        return _guarded(work)
+        return _guard_work(work)
     except Exception as error:  # noqa: BLE001 - the outer edge: what is left is a lack of memory or our bug
-        return told_memory(error) if lacks_memory(error) else _bug()
+        return told_memory(error) if lacks_memory(error) else _tell_bug()
 
 
-def _guarded(work: Callable[[], object]) -> int:
+def _guard_work(work: Callable[[], object]) -> int:
     import typer
 
     from parityscope.cli._memory import lacks_memory, told_memory
@@ -88,7 +90,7 @@ def _guarded(work: Callable[[], object]) -> int:
     except typer.Exit as error:
         return error.exit_code
     except (typer.Abort, KeyboardInterrupt) as interrupt:
-        return _interrupted(interrupt.__cause__)
+        return _tell_interrupted(interrupt.__cause__)
     except ReaderGoneError:  # the verdict that was not told must not pass for "within"
         return Exit.INTERRUPTED
     except SystemExit as error:  # a runtime's or a plug-in's, and no verdict of ours
@@ -101,11 +103,11 @@ def _guarded(work: Callable[[], object]) -> int:
         print(f"parityscope: {told}", file=sys.stderr)
         return Exit.UNUSABLE
     except Exception as error:
-        if usage := _usage(error):
+        if usage := _tell_usage(error):
             return usage
         raise
     if status == Exit.INTERRUPTED:  # newer versions of typer make this of an interrupt that nobody caught
-        return _interrupted(None)
+        return _tell_interrupted(None)
     if not isinstance(status, int):
         return without_verdict(f"a command gave {status!r} for an exit code")
     return status
@@ -126,13 +128,13 @@ def _done_or_interrupted(work: Callable[[], object]) -> object:
         raise
 
 
-def _interrupted(cause: BaseException | None) -> int:
+def _tell_interrupted(cause: BaseException | None) -> int:
     """Says what is left, if the cause knows."""
     print(f"parityscope: {str(cause or '') or 'interrupted; no study was written'}", file=sys.stderr)
     return Exit.INTERRUPTED
 
 
-def _usage(error: Exception) -> int:
+def _tell_usage(error: Exception) -> int:
     """Says what is wrong with the command line itself, and which help lists what is right; 0 when it is something else.
 
     typer carries a copy of click, whose exceptions have no public name but know their message and their command.
@@ -142,12 +144,12 @@ def _usage(error: Exception) -> int:
         return 0
     message = " ".join(said().split())
     command = getattr(getattr(error, "ctx", None), "command_path", None) or "parityscope"
-    fix = _meant(message) or f"{command} --help lists what there is"
+    fix = _command_meant(message) or f"{command} --help lists what there is"
     print(f"parityscope: {message}\n  fix:   {fix}", file=sys.stderr)
     return Exit.UNUSABLE
 
 
-def _meant(message: str) -> str:
+def _command_meant(message: str) -> str:
     """The command that a mistyped one was meant to be; "" if none is near."""
     from difflib import get_close_matches
 
@@ -160,7 +162,7 @@ def _meant(message: str) -> str:
     return f"parityscope {' or parityscope '.join(near)}" if near else ""
 
 
-def _bug() -> int:
+def _tell_bug() -> int:
     traceback.print_exc()
     print("parityscope: this is a bug of Parityscope; please report it with the lines above", file=sys.stderr)
     return Exit.BUG

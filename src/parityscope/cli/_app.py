@@ -61,20 +61,20 @@ def command(words: Sequence[str] = ()) -> Callable[..., object]:
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
-    for module in sorted(_modules(words[0] if words else ""), key=_place):
+    for module in sorted(_load_modules(words[0] if words else ""), key=_place_of):
         app.command(module.NAME, short_help=COMMANDS.get(module.NAME))(spread(module.command))
     app.callback(invoke_without_command=True, epilog=_EPILOG)(_version_only)
     return typer.main.get_command(app)
 
 
-def _modules(first: str) -> list[ModuleType]:
+def _load_modules(first: str) -> list[ModuleType]:
     """The subcommand called `first`, or all where there is none: a file has its command's name, or that and a `_`."""
     names = [info.name for info in pkgutil.iter_modules(cli.__path__) if not info.name.startswith("_")]
     chosen = [name for name in names if name.rstrip("_") == first]
     return [importlib.import_module(f"{cli.__name__}.{name}") for name in chosen or names]
 
 
-def _place(module: ModuleType) -> tuple[int, str]:
+def _place_of(module: ModuleType) -> tuple[int, str]:
     order = list(COMMANDS)
     return (order.index(module.NAME) if module.NAME in order else len(order)), module.NAME
 

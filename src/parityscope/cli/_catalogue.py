@@ -49,11 +49,11 @@ def catalogue() -> dict[str, Entry]:
     from parityscope.logs.pages import log_codes, log_page
 
     found = [
-        *(_entry(code, "check", one.title, check_page, len(one.holds)) for code, one in checks().items()),
-        *(_entry(code, "lint", one.title, rule_page, len(one.holds)) for code, one in rules().items()),
-        *(_entry(code, "log", _heading(log_page(code)), log_page) for code in log_codes()),
+        *(_entry_of(code, "check", one.title, check_page, len(one.holds)) for code, one in checks().items()),
+        *(_entry_of(code, "lint", one.title, rule_page, len(one.holds)) for code, one in rules().items()),
+        *(_entry_of(code, "log", _heading_of(log_page(code)), log_page) for code in log_codes()),
     ]
-    return {one.code: one for one in sorted(found, key=_place)}
+    return {one.code: one for one in sorted(found, key=_place_of)}
 
 
 def lines_by_family(entries: Iterator[Entry] | list[Entry]) -> Iterator[str]:
@@ -68,17 +68,17 @@ def lines_by_family(entries: Iterator[Entry] | list[Entry]) -> Iterator[str]:
         yield f"  {one.code}  {one.said_by:<5}  {one.title}"
 
 
-def _entry(code: str, said_by: str, title: str, page: Callable[[str], str], examples: int = 0) -> Entry:
+def _entry_of(code: str, said_by: str, title: str, page: Callable[[str], str], examples: int = 0) -> Entry:
     return Entry(code=code, said_by=said_by, title=title, page=lambda: page(code), examples=examples)
 
 
-def _place(entry: Entry) -> tuple[int, str]:
+def _place_of(entry: Entry) -> tuple[int, str]:
     families = list(_FAMILIES)
     family = entry.code[:3]
     return (families.index(family) if family in families else len(families)), entry.code
 
 
-def _heading(page: str) -> str:
+def _heading_of(page: str) -> str:
     """What a page's first line is about: up to its colon, if it has one."""
     first = page.strip().splitlines()[0].partition(":")[0].removesuffix(".")
     return first[:1].upper() + first[1:]

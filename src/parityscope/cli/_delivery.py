@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from parityscope.cli._options import folder_for
-from parityscope.cli._output import terminal
-from parityscope.cli._redacting import redacted
+from parityscope.cli._output import terminal_width
+from parityscope.cli._redacting import redact_document
 from parityscope.cli._streams import print_drawn
 from parityscope.cli._supervise import stop_if_interrupted
 from parityscope.errors import EXIT_OF, Exit
@@ -65,7 +65,7 @@ def finish(
             if repaired.exists() and not delivery.redact:
                 repaired.rename(scratch / repaired.name)
             if delivery.redact:
-                document = redacted(document)
+                document = redact_document(document)
             if not delivery.keep_tensors or delivery.redact:
                 shutil.rmtree(tensors, ignore_errors=True)
             stop_if_interrupted()  # what was ended may have become a `Skip`
@@ -91,7 +91,7 @@ def show(
     if format_name != "text":
         print(renderer(format_name).render(document))
         return
-    width, color = terminal()
+    width, color = terminal_width()
     if whole or ladder:
         text = as_text.render(document, width=width, color=color, ladder=ladder) + "\n"
     else:

@@ -41,13 +41,13 @@ _OF_A_CORE = 72 << 20
 
 def is_too_little() -> bool:
     """Whether this process may not even have the memory of what it would load."""
-    limit = _limit()
+    limit = _limit_of()
     return limit is not None and limit < _LEAST
 
 
 def is_scarce() -> bool:
     """Whether this process may have so little memory that whatever goes wrong is taken for a lack of it."""
-    limit = _limit()
+    limit = _limit_of()
     return limit is not None and limit < _SCARCE + _OF_A_CORE * (os.cpu_count() or 1)
 
 
@@ -63,12 +63,12 @@ def lacks_memory(error: BaseException) -> bool:
     """Whether `error`, or what it came of, is that there was no memory."""
     if isinstance(error, ParityError):  # it knows what it says, but for a library that could not be loaded
         return is_scarce() and _is_lack(error)
-    return is_scarce() or any(_is_lack(one) for one in _chain(error))
+    return is_scarce() or any(_is_lack(one) for one in _chain_of(error))
 
 
 def told_memory(error: BaseException) -> int:
     """Says that there was not enough memory, and what to do; gives the exit code of that."""
-    limit = _limit()
+    limit = _limit_of()
     said = " ".join(str(error).split())[:200]
     limited = "" if limit is None else f"; this process may have {limit >> 20:,} MiB (ulimit -v)"
     raised = "" if limit is None else " raise the limit (ulimit -v unlimited),"
@@ -77,7 +77,7 @@ def told_memory(error: BaseException) -> int:
     return Exit.UNUSABLE
 
 
-def _limit() -> int | None:
+def _limit_of() -> int | None:
     """The limit on this process's address space in bytes, where there is one."""
     if sys.platform == "win32":
         return None
@@ -85,7 +85,7 @@ def _limit() -> int | None:
     return None if limit == resource.RLIM_INFINITY else limit
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
+def _chain_of(error: BaseException | None) -> Iterator[BaseException]:
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))

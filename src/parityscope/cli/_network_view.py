@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from parityscope.backends.tensorrt_views import Options, Package
     from parityscope.records import Finding
 
-__all__ = ["Asked", "FixOption", "NetworkOption", "SettleOption", "asked_options", "networked"]
+__all__ = ["Asked", "FixOption", "NetworkOption", "SettleOption", "asked_options", "view_network"]
 
 FixOption = Annotated[list[str] | None, typer.Option(help="INPUT=VALUE: an input that becomes a constant; repeatable.")]
 SettleOption = Annotated[
@@ -46,7 +46,7 @@ class Asked:
     sizes: tuple[Mapping[str, tuple[int, ...]], ...] = ()
 
 
-def networked(
+def view_network(
     model: Path, asked: Asked, *, version: str, command: str, log: Path
 ) -> tuple[dict[str, Any], tuple[Finding, ...]]:
     """The network document of a model, and its findings.

@@ -27,7 +27,7 @@ __all__ = [
     "command_line",
     "hand_over",
     "release_claims",
-    "terminal",
+    "terminal_width",
 ]
 
 _FORMATS_OF_SUFFIXES = {".html": "html", ".json": "json", ".txt": "text"}
@@ -40,7 +40,7 @@ def command_line() -> str:
     return shlex.join(["parityscope", *sys.argv[1:]])
 
 
-def terminal() -> tuple[int, bool]:
+def terminal_width() -> tuple[int, bool]:
     """The columns to write, and whether in colour: on a terminal, unless NO_COLOR is set."""
     color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     return min(shutil.get_terminal_size((100, 40)).columns, _WIDEST), color
@@ -86,7 +86,7 @@ def claim_file(path: Path | None, option: str) -> None:
     if marker in _claims:
         raise ParityError(f"two options name {path}", where=str(path), fix=f"choose another {option}")
     try:
-        lock = _locked(marker)
+        lock = _lock_marker(marker)
     except OSError as error:
         reason = error.strerror or str(error)
         raise ParityError(
@@ -113,7 +113,7 @@ def release_claims() -> None:
     _claims.clear()
 
 
-def _locked(marker: Path) -> int | None:
+def _lock_marker(marker: Path) -> int | None:
     """The descriptor of a locked file, made if it is not there; None if another process holds it."""
     while True:
         lock = open_lock(marker)
@@ -133,7 +133,7 @@ def hand_over(forms: Forms, document: Mapping[str, Any], format_name: str, repor
     """Prints a document in one of its formats, and writes it to `report` as well if that is given."""
     if report is not None:
         write_whole(report, forms.render(document, _FORMATS_OF_SUFFIXES[report.suffix]))
-    width, color = terminal()
+    width, color = terminal_width()
     text = forms.render(document, format_name, width=width, color=color)
     if color and format_name == "text":
         print_drawn(text)

@@ -17,19 +17,19 @@ from urllib.parse import quote
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["redacted"]
+__all__ = ["redact_document"]
 
 _LEFT = "REDACTED"
 _PATH = re.compile(r"""(?<![\w.\-/])(?:file:/+)?/[^\s'"`,;:()\[\]{}<>]+""")
 _SHORTEST = 3  # characters: what is shorter stands in other words as well; chosen
 
 
-def redacted(document: Mapping[str, Any]) -> dict[str, Any]:
+def redact_document(document: Mapping[str, Any]) -> dict[str, Any]:
     """The document without paths, host, command line, environment and what was asked; digests, names and numbers stay."""
-    from parityscope.study.schema import shared
+    from parityscope.study.schema import share_document
 
-    places = sorted(_places(document), key=len, reverse=True)
-    return shared(
+    places = sorted(_places_named(document), key=len, reverse=True)
+    return share_document(
         document,
         {
             "kept": str,
@@ -40,7 +40,7 @@ def redacted(document: Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
-def _places(document: Mapping[str, Any]) -> set[str]:
+def _places_named(document: Mapping[str, Any]) -> set[str]:
     """What this study names that is of this machine, and its host."""
     from parityscope.backends.targets import parse_target
 
@@ -65,10 +65,10 @@ def _places(document: Mapping[str, Any]) -> set[str]:
 def _without_paths(text: str, places: list[str]) -> str:
     for place in places:
         text = text.replace(place, _LEFT)
-    return "".join(_pieces(text))
+    return "".join(_pieces_left(text))
 
 
-def _pieces(text: str) -> Iterator[str]:
+def _pieces_left(text: str) -> Iterator[str]:
     """The text, its absolute paths left out: names of tensors begin with a slash too, but with no folder that is there."""
     end = 0
     for found in _PATH.finditer(text):

@@ -86,7 +86,7 @@ def budgets_asked(
     for item in items or []:
         head, _, value = item.rpartition("=")
         if head in functions:
-            own.append(Budget(output="", metric=head, limit=_limit(item, value), reason="given with --budget"))
+            own.append(Budget(output="", metric=head, limit=_limit_of(item, value), reason="given with --budget"))
         else:
             rest.append(item)
     missing = sorted(set(functions) - {one.metric for one in own})
@@ -173,7 +173,7 @@ def matched_of(match: str, policy: Path | None, budgets: tuple[Budget, ...], out
     return names
 
 
-def _limit(item: str, value: str) -> float:
+def _limit_of(item: str, value: str) -> float:
     limit = plain_number(value)
     if math.isnan(limit):
         raise ParityError(f"--budget {item!r} is not NAME=VALUE", fix="write --budget accuracy=0.99")

@@ -35,11 +35,11 @@ def functions_of(items: list[str] | None) -> dict[str, UserFunction]:
             found[item.rpartition(":")[2]] = find_function(item)
         else:
             chosen = chosen_metric(item)
-            found[chosen.metric.name] = _agreement(chosen)
+            found[chosen.metric.name] = _agreement_of(chosen)
     return found
 
 
-def _agreement(chosen: Chosen) -> UserFunction:
+def _agreement_of(chosen: Chosen) -> UserFunction:
     from parityscope.case.formats.loader import UserFunction
     from parityscope.verification import Answer
 

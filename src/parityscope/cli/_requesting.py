@@ -66,15 +66,15 @@ def spread(command: Callable[..., int]) -> Callable[..., int]:
         return command
     own = [one for name, one in parameters.items() if name not in {"request", "delivery"}]
     hints = typing.get_type_hints(command, localns={"Request": object, "Delivery": object}, include_extras=True)
-    every = [_parameter(name, default, form) for name, (form, default) in _OPTIONS.items()]
-    every += [_parameter(one.name, one.default, hints[one.name]) for one in own]
+    every = [_parameter_of(name, default, form) for name, (form, default) in _OPTIONS.items()]
+    every += [_parameter_of(one.name, one.default, hints[one.name]) for one in own]
 
     def run(**values: Any) -> int:  # typer hands every option over by its name
         from parityscope.request import Request
 
         rest = {one.name: values.pop(one.name) for one in own}
         read = {name: _READ.get(name, _as_typed)(value) for name, value in values.items()}
-        delivery = Delivery(**{name: read.pop(name) for name in _delivered()})
+        delivery = Delivery(**{name: read.pop(name) for name in _delivery_fields()})
         return command(Request(**read), delivery, **rest)
 
     run.__doc__ = command.__doc__
@@ -109,9 +109,9 @@ def _as_typed(value: Any) -> Any:
     return value
 
 
-def _delivered() -> list[str]:
+def _delivery_fields() -> list[str]:
     return [one.name for one in fields(Delivery) if one.name in _OPTIONS]
 
 
-def _parameter(name: str, default: object, form: Any) -> inspect.Parameter:
+def _parameter_of(name: str, default: object, form: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=form)

@@ -40,7 +40,7 @@ def check_name(kind: Kind, name: str) -> None:
         plain = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")[:_LONGEST]
         fix = f"write {plain}" if re.match(r"[a-z]", plain) and not keyword.iskeyword(plain) else "write my_plugin"
         raise ParityError(f"{name!r} cannot be the name of a module of at most {_LONGEST} letters", fix=fix)
-    if name in {*_modules(kind), *CATALOGUES[kind.catalogue]()}:
+    if name in {*_load_modules(kind), *CATALOGUES[kind.catalogue]()}:
         raise ParityError(
             f"there is {name!r} among the {kind.catalogue} already", fix="choose another name: names are unique"
         )
@@ -73,7 +73,7 @@ def module_path(file: Path) -> str:
     return ".".join(parts)
 
 
-def _modules(kind: Kind) -> Iterable[str]:
+def _load_modules(kind: Kind) -> Iterable[str]:
     package = importlib.import_module(kind.package)
     yield from (info.name for info in pkgutil.iter_modules(package.__path__))
     yield from (point.name for point in entry_points(group=kind.package))

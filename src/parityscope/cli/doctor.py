@@ -49,7 +49,7 @@ def command(*, format_name: Annotated[str, typer.Option("--format", help="text o
     if format_name == "json":
         print(json.dumps(found, indent=1, sort_keys=True))
     else:
-        print("\n".join(_lines(found)))
+        print("\n".join(_lines_of(found)))
     return Exit.WITHIN
 
 
@@ -82,7 +82,7 @@ def examine_machine() -> dict[str, Any]:
         capabilities = (".".join(map(str, gpu.capability)) for gpu in driver.gpus)
         facts = {**facts, "driver cuda": driver.cuda, "compute capability": ", ".join(capabilities)}
         facts.setdefault("gpu", ", ".join(gpu.name for gpu in driver.gpus))
-    packages = _packages(tuple(one.package or one.name for one in every.values() if one.reads_model))
+    packages = _tell_packages(tuple(one.package or one.name for one in every.values() if one.reads_model))
     machine = Machine(
         versions=packages,
         features=frozenset(cpu_facts()["features"]),
@@ -109,7 +109,7 @@ def examine_machine() -> dict[str, Any]:
     }
 
 
-def _packages(runtimes: tuple[str, ...]) -> dict[str, str]:
+def _tell_packages(runtimes: tuple[str, ...]) -> dict[str, str]:
     """The installed packages that change results, those of the runtimes and others, with their versions."""
     found = {}
     for one in distributions():
@@ -119,7 +119,7 @@ def _packages(runtimes: tuple[str, ...]) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def _lines(found: Mapping[str, Any]) -> Iterator[str]:
+def _lines_of(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"parityscope {found['parityscope']}, Python {found['python']}, {found['os']}"
     yield f"CPU: {found['cpu']['name']} ({', '.join(found['cpu']['features']) or 'no features known'})"
     gpus = [f"{one['name']}, capability {'.'.join(map(str, one['capability']))}" for one in found["gpu"]["gpus"]]

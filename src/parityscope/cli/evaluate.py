@@ -53,7 +53,7 @@ def command(
     from parityscope.study import Request, examine, open_request
 
     with scratch_folder("evaluate") as scratch:
-        sides = _sides(model, original, Path(scratch))
+        sides = _find_sides(model, original, Path(scratch))
         request = Request(
             model=sides.reference,
             candidate=format_target(sides.target("sim")),
@@ -75,7 +75,7 @@ def command(
             def work(folder: Path) -> dict[str, Any]:
                 progress = o.progress_for(quiet=quiet)
                 document = examine(replace(asked, folder=folder, command=command_line(), progress=progress))
-                return _told(document, sides, _claims(asked, sides))
+                return _tell_claims(document, sides, _compare_claims(asked, sides))
 
             return finish(model, delivery, work)
 
@@ -104,7 +104,7 @@ class _Claims:
     problem: str = ""
 
 
-def _sides(model: Path, original: Path | None, scratch: Path) -> _Sides:
+def _find_sides(model: Path, original: Path | None, scratch: Path) -> _Sides:
     """Makes the reference where there is none, and a candidate that takes the reference's samples.
 
     Raises:
@@ -126,7 +126,7 @@ def _sides(model: Path, original: Path | None, scratch: Path) -> _Sides:
         )
     if original is None:
         lifted, notes = unrounded(given.graph())
-        reference = _saved(lifted, scratch / "lifted" / model.name)
+        reference = _save_model(lifted, scratch / "lifted" / model.name)
         return _Sides(
             model=model,
             original=None,
@@ -141,7 +141,7 @@ def _sides(model: Path, original: Path | None, scratch: Path) -> _Sides:
         model=model,
         original=original,
         reference=original,
-        candidate=_saved(read, scratch / "read" / model.name) if differs else model,
+        candidate=_save_model(read, scratch / "read" / model.name) if differs else model,
         declared=declared,
         notes=(),
     )
@@ -156,7 +156,7 @@ def _no_original() -> Skip:
     )
 
 
-def _saved(model: ir.Model, path: Path) -> Path:
+def _save_model(model: ir.Model, path: Path) -> Path:
     import onnx_ir as ir
 
     path.parent.mkdir()
@@ -164,7 +164,7 @@ def _saved(model: ir.Model, path: Path) -> Path:
     return path
 
 
-def _claims(asked: Examination, sides: _Sides) -> _Claims:
+def _compare_claims(asked: Examination, sides: _Sides) -> _Claims:
     """Compares the model as ONNX Runtime's CPU provider runs it with the reference, on the same samples."""
     from parityscope.expectation import distance
     from parityscope.study._outputs import run_outputs
@@ -176,12 +176,12 @@ def _claims(asked: Examination, sides: _Sides) -> _Claims:
     return _Claims(errors={name: distance(found) for name, found in run.statistics.items()})
 
 
-def _told(document: dict[str, Any], sides: _Sides, claims: _Claims) -> dict[str, Any]:
+def _tell_claims(document: dict[str, Any], sides: _Sides, claims: _Claims) -> dict[str, Any]:
     """The document with the claims beside the faithful errors, and with the files that were given."""
     from parityscope.study._folder import strict
 
     faithful = {output["name"]: output["rel_l2"] for output in document["outputs"]}
-    finding = _finding(faithful, claims)
+    finding = _finding_of(faithful, claims)
     changed = dict(document)
     changed["model"] = {**document["model"], "path": str(sides.original or sides.model), "name": sides.model.stem}
     changed["candidate"] = {**document["candidate"], "target": f"sim?model={sides.model}"}
@@ -193,8 +193,11 @@ def _told(document: dict[str, Any], sides: _Sides, claims: _Claims) -> dict[str,
     return plain
 
 
-def _finding(faithful: dict[str, Any], claims: _Claims) -> Finding:
-    pairs = [f"{name!r} {claimed:.3g} (rounded: {_number(faithful[name])})" for name, claimed in claims.errors.items()]
+def _finding_of(faithful: dict[str, Any], claims: _Claims) -> Finding:
+    pairs = [
+        f"{name!r} {claimed:.3g} (rounded: {_words_of_number(faithful[name])})"
+        for name, claimed in claims.errors.items()
+    ]
     claim = (
         f"It refuses to run the model: {claims.problem}"
         if claims.problem
@@ -213,6 +216,6 @@ def _finding(faithful: dict[str, Any], claims: _Claims) -> Finding:
     )
 
 
-def _number(value: float | str) -> str:
+def _words_of_number(value: float | str) -> str:
     """A number of a document, where those that are not finite are words."""
     return value if isinstance(value, str) else f"{value:.3g}"

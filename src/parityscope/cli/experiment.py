@@ -53,20 +53,20 @@ def command(
     document = load_study(study).document
     if not identity:
         with as_written(study):
-            _list(document, format_name)
+            _list_experiments(document, format_name)
         return Exit.WITHIN
     given = {"model": model, "inputs": inputs, "candidate": candidate, "reference": reference}
     given |= {"preprocess": preprocess, "real": real, "images": images, "candidate_inputs": candidate_inputs}
     options = {name: value for name, value in given.items() if value}
-    found = _repeated(document, identity, options, seconds=o.seconds_of(time), quiet=quiet)
+    found = _repeat_experiment(document, identity, options, seconds=o.seconds_of(time), quiet=quiet)
     with as_written(study):
-        _tell(found, identity, format_name)
+        _tell_outcome(found, identity, format_name)
     if found.now is None:
         return Exit.INCOMPLETE
     return Exit.WITHIN if found.same else Exit.BEYOND
 
 
-def _tell(found: Repeated, identity: str, format_name: str) -> None:
+def _tell_outcome(found: Repeated, identity: str, format_name: str) -> None:
     if format_name == "json":
         names = ("experiment", "then", "now", "reason", "fix", "same", "notes")
         plain = {name: getattr(found, name) for name in names}
@@ -75,7 +75,7 @@ def _tell(found: Repeated, identity: str, format_name: str) -> None:
         _tell_text(found, identity)
 
 
-def _repeated(
+def _repeat_experiment(
     document: Mapping[str, Any], identity: str, options: Mapping[str, str], *, seconds: float, quiet: bool
 ) -> Repeated:
     from parityscope.study import repeat
@@ -92,7 +92,7 @@ def _repeated(
         )
 
 
-def _list(document: Mapping[str, Any], format_name: str) -> None:
+def _list_experiments(document: Mapping[str, Any], format_name: str) -> None:
     from parityscope.study import experiments_of
 
     found = experiments_of(document)
@@ -115,8 +115,8 @@ def _tell_text(found: Repeated, identity: str) -> None:
         ("if_false", "if false"),
     ):
         print(f"  {words + ':':<10} {experiment[name]}")
-    print(f"  then:      {_outcome(found.then)}")
-    print(f"  now:       {_outcome(found.now) if found.now else f'no outcome: {found.reason}'}")
+    print(f"  then:      {_outcome_words(found.then)}")
+    print(f"  now:       {_outcome_words(found.now) if found.now else f'no outcome: {found.reason}'}")
     if found.now is None and found.fix:
         print(f"  fix:       {found.fix}")
     for note in found.notes:
@@ -125,7 +125,7 @@ def _tell_text(found: Repeated, identity: str) -> None:
         print(f"  the outcome is {'that' if found.same else 'not that'} of the study")
 
 
-def _outcome(evidence: Mapping[str, Any]) -> str:
+def _outcome_words(evidence: Mapping[str, Any]) -> str:
     from parityscope.report.words import figure
 
     return f"{evidence['outcome']}, {figure(evidence['before'])} -> {figure(evidence['after'])}: {evidence['because']}"

@@ -11,7 +11,7 @@ import typer
 
 from parityscope.cli import _options as o
 from parityscope.cli._contained import contained
-from parityscope.cli._network_view import Asked, NetworkOption, networked
+from parityscope.cli._network_view import Asked, NetworkOption, view_network
 from parityscope.cli._output import claim_report, command_line, hand_over
 from parityscope.errors import EXIT_OF
 from parityscope.private_folders import scratch_folder
@@ -38,14 +38,16 @@ def command(
     FORMS.check(format_name)
     claim_report(output, "-o")
     if not network:
-        return _told(model, formats, None, format_name, output, quiet=quiet)
+        return _tell_findings(model, formats, None, format_name, output, quiet=quiet)
     asked = Asked(candidate=network, shapes=shapes)
     with scratch_folder("network") as scratch:
         log = Path(scratch, "build.log")
-        return contained(lambda: _told(model, formats, (asked, log), format_name, output, quiet=quiet), log, "TensorRT")
+        return contained(
+            lambda: _tell_findings(model, formats, (asked, log), format_name, output, quiet=quiet), log, "TensorRT"
+        )
 
 
-def _told(
+def _tell_findings(
     model: Path, formats: str, network: tuple[Asked, Path] | None, format_name: str, output: Path | None, *, quiet: bool
 ) -> int:
     from parityscope.lint import lint
@@ -55,7 +57,7 @@ def _told(
     found = lint(model, o.formats_of(formats), loaded=True)
     if network is not None:
         asked, log = network
-        _, more = networked(model, asked, version=__version__, command=command_line(), log=log)
+        _, more = view_network(model, asked, version=__version__, command=command_line(), log=log)
         ordered = sorted((*found.findings, *more), key=lambda finding: ROLES.index(finding.role))
         found = replace(found, findings=tuple(ordered))
     held = document(found, version=__version__, command=command_line())

@@ -26,15 +26,15 @@ def command(
     if kind is not None and kind not in CATALOGUES:
         raise ParityError(f"there is no catalogue {kind!r}", fix=f"use one of: {', '.join(CATALOGUES)}")
     if kind is not None:
-        print("\n".join(_lines(kind)))
+        print("\n".join(_lines_of(kind)))
         return Exit.WITHIN
     for place, name in enumerate(CATALOGUES):
         print("\n" * (place > 0) + name.capitalize())
-        print("\n".join(f"  {line}".rstrip() for line in _lines(name)))
+        print("\n".join(f"  {line}".rstrip() for line in _lines_of(name)))
     return Exit.WITHIN
 
 
-def _lines(kind: str) -> list[str]:
+def _lines_of(kind: str) -> list[str]:
     from parityscope.cli._catalogue import catalogue, lines_by_family
 
     titles = CATALOGUES[kind]()
@@ -43,48 +43,48 @@ def _lines(kind: str) -> list[str]:
     return [f"{name:28} {title}" for name, title in sorted(titles.items())]
 
 
-def _backends() -> dict[str, str]:
+def _list_backends() -> dict[str, str]:
     from parityscope.backends import backends
 
     return {name: found.title for name, found in backends().items()}
 
 
-def _checks() -> dict[str, str]:
+def _list_checks() -> dict[str, str]:
     from parityscope.checks import checks
 
     return {code: found.title for code, found in checks().items()}
 
 
-def _rules() -> dict[str, str]:
+def _list_rules() -> dict[str, str]:
     from parityscope.lint import rules
 
     return {code: found.title for code, found in rules().items()}
 
 
-def _metrics() -> dict[str, str]:
+def _list_metrics() -> dict[str, str]:
     # The package above has a folder `metrics`, which takes the place of the function once it is imported.
     from parityscope.comparison._metric import metrics
 
     return {found.name: f"{found.unit}; {found.better} is better" for found in metrics()}
 
 
-def _repairs() -> dict[str, str]:
+def _list_repairs() -> dict[str, str]:
     from parityscope.repairs import repairs
 
     return {name: f"{found.title} (risk: {found.risk})" for name, found in repairs().items()}
 
 
-def _formats() -> dict[str, str]:
+def _list_formats() -> dict[str, str]:
     from parityscope.report import renderers
 
     return {name: f"*{found.suffix}" for name, found in renderers().items()}
 
 
 CATALOGUES: Mapping[str, Callable[[], dict[str, str]]] = {
-    "backends": _backends,
-    "checks": _checks,
-    "rules": _rules,
-    "metrics": _metrics,
-    "repairs": _repairs,
-    "formats": _formats,
+    "backends": _list_backends,
+    "checks": _list_checks,
+    "rules": _list_rules,
+    "metrics": _list_metrics,
+    "repairs": _list_repairs,
+    "formats": _list_formats,
 }

@@ -53,7 +53,7 @@ def command(
     FORMS.check(format_name)
     claim_report(output, "-o")
     claim_file(node_times, "--node-times")
-    logs = _read([file, *([other] if other is not None else [])], profile or [])
+    logs = _read_log([file, *([other] if other is not None else [])], profile or [])
     log = logs[0]
     pair = compare_logs(*logs) if len(logs) > 1 else None
     if node_times is not None:
@@ -67,7 +67,7 @@ def command(
     return EXIT_OF[held["verdict"]]
 
 
-def _read(files: Sequence[Path], profiles: Sequence[Path]) -> list[Log]:
+def _read_log(files: Sequence[Path], profiles: Sequence[Path]) -> list[Log]:
     from parityscope.logs import read_log
 
     if profiles and len(profiles) != len(files):

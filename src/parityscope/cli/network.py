@@ -52,14 +52,14 @@ def command(
     def work(log: Path) -> int:
         asked = Asked(candidate=candidate, inputs=inputs, shapes=shapes, fix=fix, product=product)
         package, options = asked_options(model, asked, settle=settle or bool(settled), tf32=tf32)
-        return _told(model, package, options, log, settled, format_name, output, quiet=quiet)
+        return _tell_view(model, package, options, log, settled, format_name, output, quiet=quiet)
 
     with scratch_folder("network") as scratch:
         log = keep_log or Path(scratch, "build.log")
         return contained(lambda: work(log), log, "TensorRT")
 
 
-def _told(
+def _tell_view(
     model: Path,
     package: Package,
     options: Options,
@@ -76,7 +76,7 @@ def _told(
 
     view = network_view(model, package, options, log_file=log)
     if settled is not None:
-        _write(view, settled, model)
+        _write_files(view, settled, model)
     held = document(view, find_in_view(view), model=model, version=__version__, command=command_line())
     hand_over(FORMS, held, format_name, output)
     if not quiet:
@@ -85,7 +85,7 @@ def _told(
     return Exit.BEYOND if view.problem else Exit.WITHIN
 
 
-def _write(view: NetworkView, settled: Path, model: Path) -> None:
+def _write_files(view: NetworkView, settled: Path, model: Path) -> None:
     import onnx
     from onnx.external_data_helper import load_external_data_for_model
 

@@ -51,7 +51,7 @@ def command(
             command=command_line(),
             progress=o.progress_for(quiet=quiet),
         )
-        _write(scratch, document, found, keep_tensors=keep_tensors)
+        _write_files(scratch, document, found, keep_tensors=keep_tensors)
     print(
         json.dumps(document, indent=1, sort_keys=True) if format_name == "json" else pipeline_as_text(document), end=""
     )
@@ -61,7 +61,9 @@ def command(
     return EXIT_OF[document["verdict"]]
 
 
-def _write(folder: Path, document: Mapping[str, Any], found: dict[str, Any] | None, *, keep_tensors: bool) -> None:
+def _write_files(
+    folder: Path, document: Mapping[str, Any], found: dict[str, Any] | None, *, keep_tensors: bool
+) -> None:
     """pipeline.json, and study.json with report.html for the stage that was examined in full."""
     import shutil
 

@@ -10,7 +10,7 @@ import typer
 
 from parityscope.cli import _options as o
 from parityscope.cli._contained import contained
-from parityscope.cli._network_view import Asked, NetworkOption, networked
+from parityscope.cli._network_view import Asked, NetworkOption, view_network
 from parityscope.cli._output import claim_report, command_line, hand_over
 from parityscope.errors import Exit
 
@@ -73,7 +73,7 @@ def command(
     data = {"preprocess": preprocess, "stacked": stacked, "samples": samples, "seed": seed, "memory": settings.memory}
 
     def work(scratch: Path) -> int:
-        document = _document(
+        document = _predict_document(
             model, inputs, scratch, names, settings, shapes=shapes, data=data, network=network, quiet=quiet
         )
         hand_over(FORMS, document, format_name, output)
@@ -88,7 +88,7 @@ def command(
         return contained(lambda: work(scratch), scratch / _LOG, "TensorRT") if network else work(scratch)
 
 
-def _document(
+def _predict_document(
     path: Path,
     inputs: str,
     scratch: Path,
@@ -109,16 +109,16 @@ def _document(
     loaded = load_inputs(model, inputs or None, spool=scratch, shapes=o.shapes_of(shapes) or None, **data)
     found = forecast(model, loaded, names, settings, progress=o.progress_for(quiet=quiet))
     held = document(found, model, loaded, version=__version__, command=command_line())
-    return held | _network(path, network, loaded, held, scratch / _LOG) if network else held
+    return held | _network_of(path, network, loaded, held, scratch / _LOG) if network else held
 
 
-def _network(path: Path, target: str, loaded: Inputs, held: dict[str, Any], log: Path) -> dict[str, Any]:
+def _network_of(path: Path, target: str, loaded: Inputs, held: dict[str, Any], log: Path) -> dict[str, Any]:
     """What TensorRT makes of the model, for the samples' shapes: its document, and a statement of each thing that matters."""
     from parityscope.version import __version__
 
     sizes = tuple({name: array.shape for name, array in sample.arrays.items()} for sample in loaded)
     asked = Asked(candidate=target, sizes=sizes)
-    network, findings = networked(path, asked, version=__version__, command=command_line(), log=log)
+    network, findings = view_network(path, asked, version=__version__, command=command_line(), log=log)
     fates = ", ".join(f"{count} {fate}" for fate, count in sorted(network["fates"].items()))
     said = [f"{network['built_by']} builds it: {fates}"] if not network["problem"] else []
     said += [f"{one.code} {one.title}: {one.claim}" for one in findings]

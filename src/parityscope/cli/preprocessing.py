@@ -37,13 +37,13 @@ def command(
     if format_name not in {"text", "json"}:
         raise ParityError(f"there is no format {format_name!r}", fix="use --format text or json")
     found = compare_files(reference, candidate, images, samples)
-    print(_text(found) if format_name == "text" else json.dumps(_plain(found), indent=1, allow_nan=False))
+    print(_as_text(found) if format_name == "text" else json.dumps(_as_plain(found), indent=1, allow_nan=False))
     if not quiet:
         print(f"{'they part' if found.first else 'they agree'} on {found.images} images", file=sys.stderr)
     return Exit.BEYOND if found.first else Exit.WITHIN
 
 
-def _text(found: Parting) -> str:
+def _as_text(found: Parting) -> str:
     lines = []
     for stage in found.stages:
         mark = "=" if stage.is_same else "x"
@@ -55,10 +55,10 @@ def _text(found: Parting) -> str:
         lines += [] if stage.is_same else [f"    candidate: {stage.candidate}"]
     if found.alone:
         lines += [f"Steps that could not be paired: {', '.join(found.alone)}. Only the ends were compared."]
-    return "\n".join([*lines, "", _verdict(found.first)])
+    return "\n".join([*lines, "", _verdict_of(found.first)])
 
 
-def _verdict(first: StageResult | None) -> str:
+def _verdict_of(first: StageResult | None) -> str:
     if first is None:
         return "Both preprocessings give the same."
     # A hundred-thousandth of the variance is what rounding in another order leaves.
@@ -66,7 +66,7 @@ def _verdict(first: StageResult | None) -> str:
     return f"They part at {first.name}: the candidate {first.words}{left}."
 
 
-def _plain(found: Parting) -> dict[str, Any]:
+def _as_plain(found: Parting) -> dict[str, Any]:
     first = found.first
     return {
         "schema": _SCHEMA,

@@ -161,11 +161,11 @@ def command(
         if settings and task.typed:
             fix = "add --types f32: a strongly typed model needs no settings"
             raise ParityError("--settings are for runtimes that convert an FP32 model", fix=fix)
-        outcome = _outcome(task, Path(folder), output, held, quiet=quiet)
+        outcome = _outcome_of(task, Path(folder), output, held, quiet=quiet)
         if settings and output is not None and output.exists():
             notes = write_settings(settings, outcome, output)
             outcome = replace(outcome, skipped=(*outcome.skipped, *notes))
-        document = _document(outcome, task, output)
+        document = _repair_document(outcome, task, output)
     # A search that ended before it found anything has no plan, nor has a model that needs no change.
     changes = bool(outcome.kept or outcome.edits or outcome.scales)
     found = changes and outcome.chosen is not None and outcome.verdict != "infeasible"
@@ -180,7 +180,7 @@ def command(
     return _EXITS[outcome.verdict]
 
 
-def _outcome(task: Task, folder: Path, output: Path | None, plan: Plan | None, *, quiet: bool) -> Outcome:
+def _outcome_of(task: Task, folder: Path, output: Path | None, plan: Plan | None, *, quiet: bool) -> Outcome:
     from parityscope.repairs.plan_certified import certified_plan
     from parityscope.repairs.search import search
 
@@ -190,7 +190,7 @@ def _outcome(task: Task, folder: Path, output: Path | None, plan: Plan | None, *
     return certified_plan(plan, task, folder, output, progress)
 
 
-def _document(outcome: Outcome, task: Task, output: Path | None) -> dict[str, Any]:
+def _repair_document(outcome: Outcome, task: Task, output: Path | None) -> dict[str, Any]:
     from parityscope.report.repair import document
     from parityscope.version import __version__
 

@@ -78,12 +78,12 @@ def command(
         memory=o.size_of(memory),
     )
     timing = 0.0 if no_timing else o.seconds_of(time)
-    settings = Settings(metrics=tuple(map(_chosen, metric or [])), seed=seed, timing=timing, floor=floor)
+    settings = Settings(metrics=tuple(map(_choose_metric, metric or [])), seed=seed, timing=timing, floor=floor)
     folder = o.folder_for(model, study)
     try:
         with prepare_folder(folder, numbered=study is None) as scratch:
             folder = folder_of(scratch)
-            document = _document(request, before, settings, labels, quiet=quiet)
+            document = _verify_document(request, before, settings, labels, quiet=quiet)
             write_study(scratch, document, FORMS.as_html)
     except KeyboardInterrupt as interrupt:
         # A bare interrupt becomes an exit code inside typer, and what it says would be lost.
@@ -97,7 +97,7 @@ def command(
     return Exit.INCOMPLETE if status == Exit.WITHIN and unjudged else status
 
 
-def _chosen(text: str) -> Chosen:
+def _choose_metric(text: str) -> Chosen:
     """A metric of ours by name, or a function of the user's."""
     from parityscope.case.formats.loader import is_function
     from parityscope.verification import chosen_metric, user_metric
@@ -105,7 +105,9 @@ def _chosen(text: str) -> Chosen:
     return user_metric(text) if is_function(text.partition("?")[0]) else chosen_metric(text)
 
 
-def _document(request: Request, before: str, settings: Settings, labels: Path | None, *, quiet: bool) -> dict[str, Any]:
+def _verify_document(
+    request: Request, before: str, settings: Settings, labels: Path | None, *, quiet: bool
+) -> dict[str, Any]:
     from dataclasses import replace
 
     from parityscope.backends.targets import parse_target

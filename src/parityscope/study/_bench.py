@@ -81,19 +81,19 @@ def open_bench(
             given=asked.given if is_recording(reference) else None,
             origin={format_target(one): asked.runner(one) for one in origins},
             converted=asked.runner(_CONVERTED) if origins else None,
-            honest=asked.runner(_honest(case.policy.declared)),
+            honest=asked.runner(_honest_target(case.policy.declared)),
             kept={} if folder is None else Tried(folder),
             graphs=(lambda: asked.graphs(deployed)) if deployed.option("model") else None,
             watched=asked.watched if backend(candidate.backend).observes and not is_recording(candidate) else None,
         )
 
 
-def _honest(declared: str) -> Target:
+def _honest_target(declared: str) -> Target:
     """An honest deployment of this arithmetic: FP32 in other kernels, or a simulation."""
     return Target(backend="sim", precision=declared) if declared in _SIMULATED else _CONVERTED
 
 
-def _around(indices: tuple[int, ...], worst: int | None) -> tuple[int, ...]:
+def _samples_around(indices: tuple[int, ...], worst: int | None) -> tuple[int, ...]:
     """Samples that follow each other: the first ones, or, if the worst is none of them, those from the one before it."""
     place = indices.index(worst) if worst in indices else 0
     start = 0 if place < _SAMPLES else min(place - 1, len(indices) - _SAMPLES)
@@ -107,7 +107,7 @@ class _Sessions:
         reference = examination.reference
         options = tuple((key, value) for key, value in reference.options if key == "custom_ops")
         recorded = is_recording(reference)
-        self.samples = _around(examination.case.inputs.indices, worst_sample(examination))
+        self.samples = _samples_around(examination.case.inputs.indices, worst_sample(examination))
         self._end = end
         self._case = examination.case
         self._runs_reference = Target(backend="ort", options=options) if recorded else reference

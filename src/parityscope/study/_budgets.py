@@ -63,7 +63,9 @@ def by_budgets(pair: Pair, policy: Policy) -> Verdict | None:
     not apply, the verdict is "incomplete".
     """
     budgets = budgets_for(policy, pair.site.tensor)
-    verdicts = {"within" if _meets(pair, one) else "beyond" for one in budgets if one.metric in pair.measurements}
+    verdicts = {
+        "within" if _meets_budget(pair, one) else "beyond" for one in budgets if one.metric in pair.measurements
+    }
     if "beyond" in verdicts:
         return "beyond"
     if any(one.output and one.metric not in pair.measurements for one in budgets):
@@ -74,10 +76,10 @@ def by_budgets(pair: Pair, policy: Policy) -> Verdict | None:
 def said_of_budgets(pair: Pair, policy: Policy) -> str:
     """What was measured against each budget, with its reason; empty when none applies."""
     budgets = budgets_for(policy, pair.site.tensor)
-    return "; ".join(_said(pair, one) for one in budgets if one.output or one.metric in pair.measurements)
+    return "; ".join(_describe_budget(pair, one) for one in budgets if one.output or one.metric in pair.measurements)
 
 
-def _said(pair: Pair, budget: Budget) -> str:
+def _describe_budget(pair: Pair, budget: Budget) -> str:
     found = pair.measurements.get(budget.metric)
     if found is None:
         return f"{budget.metric} does not apply to {pair.dtype} of shape {list(pair.shape)} ({budget.reason})"
@@ -90,7 +92,7 @@ def _said(pair: Pair, budget: Budget) -> str:
     return f"{found.value:,.0f} of {found.count:,} elements outside {allowed}, the worst {by} ({budget.reason})"
 
 
-def _meets(pair: Pair, budget: Budget) -> bool:
+def _meets_budget(pair: Pair, budget: Budget) -> bool:
     return keeps(pair.value(budget.metric), budget, known_metrics().get(budget.metric, "lower"))
 
 

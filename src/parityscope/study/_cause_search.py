@@ -19,7 +19,7 @@ from parityscope.case.graph import computing, node_name
 from parityscope.diagnosis import SPENT, Tested, identity_of
 from parityscope.errors import ParityError
 from parityscope.expectation import margin_of
-from parityscope.study._cause_trails import EXHAUSTED, CauseClaim, Trail, better_trail, further_of, justified
+from parityscope.study._cause_trails import EXHAUSTED, CauseClaim, Trail, better_trail, cut_unjustified, further_of
 from parityscope.study._copy import correct_copy, energy_of
 from parityscope.study._copy_examined import compare_copy, examine_copy
 
@@ -52,7 +52,7 @@ def search_causes(known: Examination, copy: Copy, tested: Tested) -> Further | N
         return None
     best = start = Trail(copy=copy, known=known, energy=total, tested=tested)
     labels, looks = itertools.count(1), _LOOKS
-    open_trails = [_corrections(known, start, labels)]
+    open_trails = [_correct_each(known, start, labels)]
     while open_trails and best.known.verdict != "within":
         trail = next(open_trails[-1], None)
         if trail is None:
@@ -62,39 +62,39 @@ def search_causes(known: Examination, copy: Copy, tested: Tested) -> Further | N
         if trail.ended == EXHAUSTED:
             looks -= 1
             trail = _examined_again(known, trail, next(labels))
-        best = better_trail(best, justified(trail))
+        best = better_trail(best, cut_unjustified(trail))
         if trail.tested is not None:
-            open_trails.append(_corrections(known, trail, labels))
+            open_trails.append(_correct_each(known, trail, labels))
     return further_of(best, total) if best.before is not None else None
 
 
-def _corrections(known: Examination, trail: Trail, labels: Iterator[int]) -> Iterator[Trail]:
+def _correct_each(known: Examination, trail: Trail, labels: Iterator[int]) -> Iterator[Trail]:
     """What lies one correction behind a trail: of what was proved only the first that takes anything away.
 
     What is wrong with the inputs looks like another function of the layers that read them: inputs are asked before those. An
     arithmetic granted excuses whatever is as small: it comes when nothing else is left.
     """
     proved = _proved_claims(trail)
-    entrance = _entrance(trail.copy)
+    entrance = _entrance_layers(trail.copy)
     doubtful = [one for one in proved if one.correction.model is not None and _lies_in(one, entrance)]
     granted = [one for one in proved if one.correction.declared and one not in doubtful]
     for claim in (one for one in proved if one not in doubtful and one not in granted):
-        found = _corrected(known, trail, claim, labels)
+        found = _correct_claim(known, trail, claim, labels)
         if found is not None:
             yield found
             return
-    later = next(filter(None, (_corrected(known, trail, one, labels) for one in (*doubtful, *granted))), None)
+    later = next(filter(None, (_correct_claim(known, trail, one, labels) for one in (*doubtful, *granted))), None)
     is_enough = later is not None and later.known.verdict == "within" and not known.request.thorough
     enough = later.parts if later is not None and is_enough else math.inf
     for claim in _near_claims(known, trail):
-        found = _corrected(known, replace(trail, most=min(trail.most, enough)), claim, labels)
+        found = _correct_claim(known, replace(trail, most=min(trail.most, enough)), claim, labels)
         if found is not None:
             yield found
     if later is not None:
         yield later
 
 
-def _corrected(known: Examination, trail: Trail, claim: CauseClaim, labels: Iterator[int]) -> Trail | None:
+def _correct_claim(known: Examination, trail: Trail, claim: CauseClaim, labels: Iterator[int]) -> Trail | None:
     """The trail with one claim more put right; None if that takes nothing away."""
     correction, by_size = claim.correction, bool(claim.correction.declared)
     parts = trail.parts + correction.parts
@@ -179,7 +179,7 @@ def _is_settled(tested: Tested) -> bool:
     )
 
 
-def _entrance(copy: Copy) -> set[str]:
+def _entrance_layers(copy: Copy) -> set[str]:
     """The layers that read the model's own inputs."""
     inputs = {value.name for value in copy.case.model.inputs}
     return {

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from parityscope.records import Finding
     from parityscope.study._copy import Copy
 
-__all__ = ["EXHAUSTED", "CauseClaim", "Trail", "better_trail", "further_of", "justified"]
+__all__ = ["EXHAUSTED", "CauseClaim", "Trail", "better_trail", "cut_unjustified", "further_of"]
 
 # Of the squared error: what takes so much with nothing fitted is told, whatever the rest is, if no accident brings that about
 # among all that was tried (chosen). A vector of d independent directions comes so near by accident with (after / before)^d,
@@ -79,10 +79,10 @@ class Trail:
         return len(self.made) + 1
 
 
-def justified(trail: Trail) -> Trail:
+def cut_unjustified(trail: Trail) -> Trail:
     """The trail up to the first claim that neither is proved nor has anything to speak for it."""
     for one in reversed(trail.made):
-        if _support(one, trail) is None and one.before is not None:
+        if _support_of(one, trail) is None and one.before is not None:
             trail = replace(one.before, ended=EXHAUSTED)
     return trail
 
@@ -103,7 +103,7 @@ def better_trail(best: Trail, other: Trail) -> Trail:
 
 def further_of(trail: Trail, total: float) -> Further:
     """What a trail tells: a step for each finding, with its part of the squared error `total`, and the rounds that were made."""
-    steps = [step for one in trail.made for step in _steps(one, trail, total)]
+    steps = [step for one in trail.made for step in _steps_of(one, trail, total)]
     rounds = tuple(one.tested for one in trail.made if one.tested is not None)
     sequence = CauseSequence(
         steps=tuple(steps),
@@ -113,7 +113,7 @@ def further_of(trail: Trail, total: float) -> Further:
         rounds=1 + len(rounds),
         ended=trail.ended,
     )
-    causes = tuple(finding for one in trail.made for finding in _findings(one, trail))
+    causes = tuple(finding for one in trail.made for finding in _findings_of(one, trail))
     return Further(sequence=sequence, rounds=rounds, causes=causes)
 
 
@@ -126,7 +126,7 @@ class _Support:
     how: str = ""
 
 
-def _support(one: Trail, trail: Trail) -> _Support | None:
+def _support_of(one: Trail, trail: Trail) -> _Support | None:
     """What speaks for the claim of `one`, where `trail` leads on from it; None if nothing does."""
     claim = one.claim
     if claim is None or one.before is None:
@@ -135,8 +135,8 @@ def _support(one: Trail, trail: Trail) -> _Support | None:
         return _Support(proof=_BY_SIZE if claim.correction.declared else _PROVED)
     left = 0.0 if trail.claim is not None and trail.claim.correction.declared else trail.energy
     if trail.known.verdict == "within" and (claim.near.distinct or not _only_by_size(one, trail)):
-        return _Support(proof=_JOINTLY, chance=_accident(claim.near, one, left), how="with what follows")
-    chance = _accident(claim.near, one, one.energy)
+        return _Support(proof=_JOINTLY, chance=_chance_of_accident(claim.near, one, left), how="with what follows")
+    chance = _chance_of_accident(claim.near, one, one.energy)
     if claim.near.distinct and one.energy <= (1.0 - _ALONE) * one.before.energy and chance <= _ACCIDENT:
         return _Support(proof=_MOSTLY, chance=chance, how="alone")
     return None
@@ -153,17 +153,17 @@ def _only_by_size(one: Trail, trail: Trail) -> bool:
     return not proved and last is not None and bool(last.correction.declared) and last.findings[-1].share is None
 
 
-def _accident(near: Nearest, one: Trail, left: float) -> float:
+def _chance_of_accident(near: Nearest, one: Trail, left: float) -> float:
     """The chance that one of the claims tried takes away so much by accident, at most."""
     before = one.before.energy if one.before is not None else 0.0
     ratio = math.sqrt(left / before) if before > 0 else 1.0
     return float(min(1.0, near.tried * ratio ** (_DIRECTIONS * len(one.copy.places))))
 
 
-def _findings(one: Trail, trail: Trail) -> tuple[Finding, ...]:
+def _findings_of(one: Trail, trail: Trail) -> tuple[Finding, ...]:
     """The findings of a step; the first is as sure as coming so near is no accident."""
     findings = one.claim.findings if one.claim is not None else ()
-    support = _support(one, trail)
+    support = _support_of(one, trail)
     if support is None or support.chance is None:
         return findings
     sure = replace(
@@ -174,9 +174,9 @@ def _findings(one: Trail, trail: Trail) -> tuple[Finding, ...]:
     return (sure, *findings[1:])
 
 
-def _steps(one: Trail, trail: Trail, total: float) -> list[CauseStep]:
+def _steps_of(one: Trail, trail: Trail, total: float) -> list[CauseStep]:
     """A step for each finding; what they take away together is divided as their own shares are."""
-    support = _support(one, trail)
+    support = _support_of(one, trail)
     if one.claim is None or one.before is None or support is None:
         return []
     findings, correction = one.claim.findings, one.claim.correction

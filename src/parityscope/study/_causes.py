@@ -16,7 +16,7 @@ from parityscope.study._bench import open_bench
 from parityscope.study._cause_search import search_causes
 from parityscope.study._copy import first_copy
 from parityscope.study._layers import explain_layers
-from parityscope.study._merged_diagnosis import merged
+from parityscope.study._merged_diagnosis import merge_rounds
 from parityscope.study._opening import load_real
 from parityscope.study._repair_trials import try_repairs
 from parityscope.study._scene import scene_of
@@ -93,7 +93,7 @@ def _correct_causes(known: Examination, tested: Tested, bench: Bench) -> Examina
         shutil.rmtree(folder, ignore_errors=True)
     if found is None:
         return known
-    return replace(known, diagnosis=merged(known.diagnosis, found), sequence=found.sequence)
+    return replace(known, diagnosis=merge_rounds(known.diagnosis, found), sequence=found.sequence)
 
 
 def simulate_nonfinite(known: Examination) -> Examination:

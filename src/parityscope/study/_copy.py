@@ -104,19 +104,19 @@ def first_copy(known: Examination, bench: Bench, folder: Path) -> Copy:
     custom = tuple((key, value) for key, value in known.reference.options if key == "custom_ops")
     reference = Target(backend="ort", options=custom) if is_recording(known.reference) else known.reference
     # What the deployment's inputs were is known by now, and used up if it was a cause.
-    case = replace(known.case, inputs=_inputs(known.case.inputs, places, source), own=None)
+    case = replace(known.case, inputs=_copy_inputs(known.case.inputs, places, source), own=None)
     precision = known.candidate.precision if known.candidate.precision in _PRECISIONS else ""
     copy = Copy(
         case=case,
         reference=reference,
-        candidate=_recorded(given, outputs, len(places), folder / "candidate", precision),
+        candidate=_record_candidate(given, outputs, len(places), folder / "candidate", precision),
         places=places,
         source=source,
         given=given,
         folder=folder,
         norms={},
     )
-    found = _energies(copy)
+    found = _measure_energies(copy)
     norms = {name: norm for name, (_, norm) in found.items()}
     return replace(copy, norms=norms, energy=_over_norms(found, norms))
 
@@ -129,10 +129,10 @@ def correct_copy(copy: Copy, correction: Correction, number: int) -> Copy:
     """
     case, source, given, candidate = copy.case, copy.source, copy.given, copy.candidate
     if correction.inputs is not None:
-        source = _changed(copy.source, correction)
-        case = replace(case, inputs=_inputs(case.inputs, copy.places, source))
+        source = _change_source(copy.source, correction)
+        case = replace(case, inputs=_copy_inputs(case.inputs, copy.places, source))
     if correction.model is not None:
-        case = replace(case, model=_edited(case, correction, copy.folder / f"reference-{number}.onnx"))
+        case = replace(case, model=_edit_model(case, correction, copy.folder / f"reference-{number}.onnx"))
     if correction.declared:
         reason = "granted, to see what it does not explain"
         case = replace(case, policy=replace(case.policy, declared=correction.declared, declared_reason=reason))
@@ -141,7 +141,7 @@ def correct_copy(copy: Copy, correction: Correction, number: int) -> Copy:
         given = _put_right(found, correction)
         folder = copy.folder / f"candidate-{number}"
         names = [value.name for value in case.model.outputs]
-        candidate = _recorded(given, names, len(copy.places), folder, copy.candidate.precision)
+        candidate = _record_candidate(given, names, len(copy.places), folder, copy.candidate.precision)
     return replace(found, given=given, candidate=candidate)
 
 
@@ -153,7 +153,7 @@ def with_layers(copy: Copy, number: int) -> Copy:
     """
     folder = copy.folder / f"layers-{number}"
     names = list(copy.given(0)) if copy.places else []
-    candidate = _recorded(copy.given, names, len(copy.places), folder, copy.candidate.precision)
+    candidate = _record_candidate(copy.given, names, len(copy.places), folder, copy.candidate.precision)
     return replace(copy, candidate=candidate)
 
 
@@ -166,14 +166,14 @@ def energy_of(copy: Copy) -> float:
     Raises:
         ParityError: the reference cannot run.
     """
-    return _over_norms(_energies(copy), copy.norms) if copy.energy is None else copy.energy
+    return _over_norms(_measure_energies(copy), copy.norms) if copy.energy is None else copy.energy
 
 
 def _over_norms(energies: Mapping[str, tuple[float, float]], norms: Mapping[str, float]) -> float:
     return sum(energy / (norms.get(name) or 1.0) for name, (energy, _) in energies.items())
 
 
-def _energies(copy: Copy) -> dict[str, tuple[float, float]]:
+def _measure_energies(copy: Copy) -> dict[str, tuple[float, float]]:
     """Squared error and squared norm of the reference, by output."""
     found: dict[str, tuple[float, float]] = {}
     align = aligner(copy.case.policy.matched)
@@ -190,13 +190,13 @@ def _energies(copy: Copy) -> dict[str, tuple[float, float]]:
                     and mine[name].shape == its[name].shape
                     and mine[name].dtype.kind in "fiubV"
                 ):
-                    energy, norm = _apart(mine[name], its[name])
+                    energy, norm = _squared_error(mine[name], its[name])
                     before = found.get(name, (0.0, 0.0))
                     found[name] = before[0] + energy, before[1] + norm
     return found
 
 
-def _apart(reference: np.ndarray, candidate: np.ndarray) -> tuple[float, float]:
+def _squared_error(reference: np.ndarray, candidate: np.ndarray) -> tuple[float, float]:
     mine, its = (np.asarray(side, np.float64).reshape(-1) for side in (reference, candidate))
     both = np.isfinite(mine) & np.isfinite(its)
     same = both | (mine == its) | (np.isnan(mine) & np.isnan(its))
@@ -206,7 +206,7 @@ def _apart(reference: np.ndarray, candidate: np.ndarray) -> tuple[float, float]:
     return float(np.square(its[both] - mine[both]).sum()) + lost, norm
 
 
-def _changed(source: Source, correction: Correction) -> Source:
+def _change_source(source: Source, correction: Correction) -> Source:
     def changed(place: int) -> Arrays | None:
         arrays = source(place)
         if arrays is None or correction.inputs is None:
@@ -216,7 +216,7 @@ def _changed(source: Source, correction: Correction) -> Source:
     return changed
 
 
-def _inputs(inputs: Inputs, places: tuple[int, ...], source: Source) -> Inputs:
+def _copy_inputs(inputs: Inputs, places: tuple[int, ...], source: Source) -> Inputs:
     def read(position: int) -> Sample:
         arrays = source(places[position])
         if arrays is None:
@@ -226,7 +226,7 @@ def _inputs(inputs: Inputs, places: tuple[int, ...], source: Source) -> Inputs:
     return replace(inputs, indices=tuple(range(len(places))), read=read, skipped=())
 
 
-def _edited(case: Case, correction: Correction, path: Path) -> Model:
+def _edit_model(case: Case, correction: Correction, path: Path) -> Model:
     import onnx_ir as ir
 
     graph = case.model.graph()
@@ -255,7 +255,7 @@ def _put_right(copy: Copy, correction: Correction) -> Given:
     return given
 
 
-def _recorded(given: Given, names: Sequence[str], samples: int, folder: Path, precision: str) -> Target:
+def _record_candidate(given: Given, names: Sequence[str], samples: int, folder: Path, precision: str) -> Target:
     """What the candidate gave of `names`, as files that the backend for recordings reads."""
     for position in range(samples):
         held = given(position)

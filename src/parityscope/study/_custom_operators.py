@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
     from parityscope.records import Target
 
-__all__ = ["Bounds", "bound"]
+__all__ = ["Bounds", "bound_examination"]
 
 _NOTHING_COMPARED = "no output could be compared"
 
@@ -45,7 +45,7 @@ class Bounds:
     def told(self, document: dict[str, Any]) -> dict[str, Any]:
         """The document of the bounded examination as one of the given model and candidate."""
         changed = dict(document)
-        changed["model"] = {**document["model"], **_facts(self.given.case.model)}
+        changed["model"] = {**document["model"], **_model_facts(self.given.case.model)}
         changed["candidate"] = {**document["candidate"], "target": format_target(self.given.candidate)}
         hidden = {f"{kind} {name}{tail}" for name in self.cut.behind for kind, tail in _WAYS}
         changed["skipped"] = [
@@ -75,7 +75,7 @@ class Bounds:
 _WAYS = (("tensor", ""), ("tensor", " of the candidate"), ("output", ""))
 
 
-def bound(refusal: ParityError, examination: Examination, before: Bounds | None) -> Bounds | None:
+def bound_examination(refusal: ParityError, examination: Examination, before: Bounds | None) -> Bounds | None:
     """What can still be examined after `refusal`; None when it was not for a custom operator (or for no new one).
 
     Raises:
@@ -86,30 +86,30 @@ def bound(refusal: ParityError, examination: Examination, before: Bounds | None)
     its_model = model_of(given.model, candidate)
     known = before.lacks if before else (frozenset(), frozenset())
     lacks = (
-        known[0] | _lacking(reference, given.model, refusal),
-        known[1] | _lacking(candidate, its_model, refusal),
+        known[0] | _lacking_operators(reference, given.model, refusal),
+        known[1] | _lacking_operators(candidate, its_model, refusal),
     )
     if lacks == known or not (lacks[0] or lacks[1]):
         return None
-    cut = cut_model(given.model, lacks[0] | lacks[1], folder / "cut" / "reference.onnx", _fix(lacks, candidate))
+    cut = cut_model(given.model, lacks[0] | lacks[1], folder / "cut" / "reference.onnx", _fix_for(lacks, candidate))
     if not backend(candidate.backend).reads_model or not lacks[1]:
         own = with_borders(its_model, cut, folder / "cut" / "whole.onnx")
     elif its_model.sha256 == given.model.sha256:
         own = cut.model
     else:
-        own = cut_model(its_model, lacks[1], folder / "cut" / "candidate.onnx", _fix(lacks, candidate)).model
+        own = cut_model(its_model, lacks[1], folder / "cut" / "candidate.onnx", _fix_for(lacks, candidate)).model
     mapping = {old: new for old, new in examination.request.mapping.items() if old not in cut.behind}
     reached = replace(
         examination,
         request=replace(examination.request, mapping=mapping),
         case=replace(given, model=cut.model),
-        candidate=_running(candidate, own, cut.model),
+        candidate=_running_target(candidate, own, cut.model),
         unjudged=cut.skipped,
     )
     return Bounds(given=examination, reached=reached, cut=cut, lacks=lacks)
 
 
-def _lacking(target: Target, model: Model, refusal: ParityError) -> frozenset[Operator]:
+def _lacking_operators(target: Target, model: Model, refusal: ParityError) -> frozenset[Operator]:
     runtime = backend(target.backend)
     if not runtime.reads_model:
         return frozenset()
@@ -121,7 +121,7 @@ def _lacking(target: Target, model: Model, refusal: ParityError) -> frozenset[Op
     return frozenset(one for one in foreign if re.search(rf"(?<!\w){re.escape(one[1])}(?!\w)", words))
 
 
-def _fix(lacks: tuple[frozenset[Operator], frozenset[Operator]], candidate: Target) -> str:
+def _fix_for(lacks: tuple[frozenset[Operator], frozenset[Operator]], candidate: Target) -> str:
     if lacks[0]:
         return "give the library with ort?custom_ops=lib.so: --reference 'ort?custom_ops=lib.so'"
     if optimizes_as_onnxruntime(candidate):
@@ -130,7 +130,7 @@ def _fix(lacks: tuple[frozenset[Operator], frozenset[Operator]], candidate: Targ
     return f"{candidate.backend} cannot run {lacking}: record it elsewhere, and give that with saved?path=FOLDER"
 
 
-def _running(candidate: Target, own: Model, reference: Model) -> Target:
+def _running_target(candidate: Target, own: Model, reference: Model) -> Target:
     """The candidate with the model that it can run; none is named where it is the reference's."""
     options = {key: value for key, value in candidate.options if key != "model"}
     if own.path != reference.path:
@@ -138,5 +138,5 @@ def _running(candidate: Target, own: Model, reference: Model) -> Target:
     return replace(candidate, options=tuple(sorted(options.items())))
 
 
-def _facts(model: Model) -> dict[str, Any]:
+def _model_facts(model: Model) -> dict[str, Any]:
     return {"path": str(model.path), "sha256": model.sha256, "nbytes": model.nbytes, "nodes": model.nodes}

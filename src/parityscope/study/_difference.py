@@ -120,7 +120,7 @@ def localize_error(known: Examination) -> Examination:
         )
     diagnosis = Diagnosis(findings=(), unexplained=layers.localization.unexplained)
     known = replace(known, layers=layers, diagnosis=diagnosis)
-    return known.skipping(*layers.skipped, *layers.localization.skipped, *_elsewhere(known))
+    return known.skipping(*layers.skipped, *layers.localization.skipped, *_skip_elsewhere(known))
 
 
 def grade_suspicious_tensors(known: Examination) -> Examination:
@@ -128,7 +128,7 @@ def grade_suspicious_tensors(known: Examination) -> Examination:
     return replace(known, tensors=grade_tensors(known)) if known.layers is not None else known
 
 
-def _elsewhere(known: Examination) -> tuple[Skip, ...]:
+def _skip_elsewhere(known: Examination) -> tuple[Skip, ...]:
     if known.proof is None:
         return ()
     others = sum(name not in known.proof.pairing for name in known.case.model.sites)

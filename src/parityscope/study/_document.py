@@ -17,9 +17,9 @@ from parityscope.backends.targets import format_target
 from parityscope.checks.generated_inputs import findings_about
 from parityscope.comparison.ladder import ladder
 from parityscope.records import SCHEMA, Skip
-from parityscope.study._document_rows import distance, output_row, tensor_rows
+from parityscope.study._document_rows import distance_of, output_row, tensor_rows
 from parityscope.study._folder import strict
-from parityscope.study._plots import graph_views, plots, wiring
+from parityscope.study._plots import graph_views, plots_of, wiring
 from parityscope.study._verdicts import reason_for
 from parityscope.version import __version__
 
@@ -39,7 +39,7 @@ _NAMED_ON_A_RUNG = 5
 
 def document_of(known: Examination) -> dict[str, Any]:
     """The document of one examination: everything that is known of it, and what was not done."""
-    known = _concluded(known)
+    known = _conclude_examination(known)
     case, run = known.case, known.compared
     suspects = known.layers.localization.suspects if known.layers else ()
     plain: dict[str, Any] = strict(
@@ -49,11 +49,11 @@ def document_of(known: Examination) -> dict[str, Any]:
             "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "command": known.command,
             "verdict": known.verdict,
-            "headline": _headline(known),
-            "model": _model(case.model, case.name),
-            "reference": _side(known.reference, run.reference_environment, run.reference_seconds),
+            "headline": _headline_of(known),
+            "model": _plain_model(case.model, case.name),
+            "reference": _plain_side(known.reference, run.reference_environment, run.reference_seconds),
             "candidate": {
-                **_side(known.candidate, run.candidate_environment, run.candidate_seconds),
+                **_plain_side(known.candidate, run.candidate_environment, run.candidate_seconds),
                 "executed": run.executed.executed if run.executed else "",
                 "declared": case.policy.declared,
                 "spread": run.spread,
@@ -61,7 +61,7 @@ def document_of(known: Examination) -> dict[str, Any]:
                 "disturbance": known.layers.localization.disturbance if known.layers else None,
                 "executed_layers": [asdict(layer) for layer in run.executed.layers] if run.executed else [],
             },
-            "environment": _environment(),
+            "environment": _plain_environment(),
             "inputs": {
                 "origin": case.inputs.origin,
                 "samples": len(case.inputs),
@@ -71,24 +71,27 @@ def document_of(known: Examination) -> dict[str, Any]:
             },
             "policy": asdict(case.policy),
             "outputs": [
-                {**output_row(pair, reason_for(pair, case.policy)), "triangle": _triangle(known, pair.site.tensor)}
+                {
+                    **output_row(pair, reason_for(pair, case.policy)),
+                    "triangle": _plain_triangle(known, pair.site.tensor),
+                }
                 for pair in known.outputs
             ],
             "tensors": tensor_rows(known.tensors, suspects),
-            "suspects": [_suspect(suspect, known) for suspect in suspects[:_SUSPECTS]],
-            "plots": plots(run.statistics, known.layers.statistics if known.layers else {}, suspects),
+            "suspects": [_plain_suspect(suspect, known) for suspect in suspects[:_SUSPECTS]],
+            "plots": plots_of(run.statistics, known.layers.statistics if known.layers else {}, suspects),
             "graph_views": graph_views(case.model, suspects),
             "wiring": wiring(case.model) if known.tensors else {},
-            "localization": _localization(known),
+            "localization": _plain_localization(known),
             "ladder": [
                 {**asdict(rung), "new": list(rung.new[:_NAMED_ON_A_RUNG]), "new_count": len(rung.new)}
-                for rung in ladder([(name, distance(pair)) for name, pair in known.tensors.items()])
+                for rung in ladder([(name, distance_of(pair)) for name, pair in known.tensors.items()])
             ]
             if known.tensors
             else [],
-            "findings": [_finding(finding) for finding in _findings(known)],
+            "findings": [_plain_finding(finding) for finding in _all_findings(known)],
             "refuted": [asdict(evidence) for evidence in known.diagnosis.refuted],
-            "calls": _calls(known.growth),
+            "calls": _plain_calls(known.growth),
             "sequence": None if known.sequence is None else asdict(known.sequence),
             "question": dict(known.question),
             "skipped": [asdict(skip) for skip in known.skipped],
@@ -99,9 +102,9 @@ def document_of(known: Examination) -> dict[str, Any]:
     return plain
 
 
-def _concluded(known: Examination) -> Examination:
+def _conclude_examination(known: Examination) -> Examination:
     """With the last word on the verdict, and everything that was not run, paired or judged, each once."""
-    unjudged = (*known.unjudged, *_unjudged(known.diagnosis))
+    unjudged = (*known.unjudged, *_skip_shared_bug(known.diagnosis))
     within = known.verdict == "within" and any(skip.asked for skip in unjudged)
     skipped = (*unjudged, *known.skipped, *known.diagnosis.skipped, *known.case.inputs.skipped)
     return replace(
@@ -111,7 +114,7 @@ def _concluded(known: Examination) -> Examination:
     )
 
 
-def _unjudged(diagnosis: Diagnosis) -> list[Skip]:
+def _skip_shared_bug(diagnosis: Diagnosis) -> list[Skip]:
     """What the verdict does not say, because the reference that the candidate agrees with is wrong."""
     return [
         Skip(
@@ -125,14 +128,14 @@ def _unjudged(diagnosis: Diagnosis) -> list[Skip]:
     ][:1]
 
 
-def _findings(known: Examination) -> tuple[Finding, ...]:
+def _all_findings(known: Examination) -> tuple[Finding, ...]:
     """Those of the diagnosis, and what is known of the samples where nothing was diagnosed."""
     found = known.diagnosis.findings
     told = {finding.code for finding in found}
     return (*found, *(one for one in findings_about(known.case.inputs) if one.code not in told))
 
 
-def _calls(growth: Growth | None) -> dict[str, Any] | None:
+def _plain_calls(growth: Growth | None) -> dict[str, Any] | None:
     """How the error grew over repeated calls; None where nothing was fed back."""
     if growth is None:
         return None
@@ -140,7 +143,7 @@ def _calls(growth: Growth | None) -> dict[str, Any] | None:
     return {"states": dict(growth.states), "factor": growth.factor, "leaves": growth.leaves, "steps": steps}
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _plain_finding(finding: Finding) -> dict[str, Any]:
     # asdict copies what it finds, and the read-only mapping that stands for "no details" cannot be copied.
     return asdict(replace(finding, details=dict(finding.details)))
 
@@ -148,7 +151,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
 _REAL = "DAT004"  # the check that ran both sides on real samples
 
 
-def _headline(known: Examination) -> str:
+def _headline_of(known: Examination) -> str:
     return ("Both sides are the same target and model. " if _are_same(known) else "") + _what_was_found(known)
 
 
@@ -162,8 +165,8 @@ def _are_same(known: Examination) -> bool:
 
 
 def _what_was_found(known: Examination) -> str:
-    worst = max(known.outputs, key=_size)
-    size = _words(worst)
+    worst = max(known.outputs, key=_error_size)
+    size = _words_of(worst)
     causes = [one for one in known.diagnosis.findings if one.role == "cause"]
     if known.verdict == "within":
         return f"The candidate agrees with the reference as {known.case.policy.declared} arithmetic allows: {size}."
@@ -178,22 +181,22 @@ def _what_was_found(known: Examination) -> str:
         )
     several = known.sequence is not None and len(known.sequence.steps) > 1
     told = causes if several else causes[:1]
-    said = f" Cause{'s' if several else ''}: {'; '.join(map(_short, told))}." if told else ""
+    said = f" Cause{'s' if several else ''}: {'; '.join(map(_short_cause, told))}." if told else ""
     return f"The candidate is beyond what was declared: {size}.{said}"
 
 
-def _short(cause: Finding) -> str:
+def _short_cause(cause: Finding) -> str:
     """The cause in half a sentence; the finding tells the rest."""
     where = f", at {cause.site.node}" if cause.site and cause.site.node else ""
     return cause.title[0].lower() + cause.title[1:] + where
 
 
-def _size(pair: Pair) -> float:
+def _error_size(pair: Pair) -> float:
     value = pair.value("rel_l2" if "rel_l2" in pair.measurements else "mismatch_share")
     return math.inf if math.isnan(value) else value
 
 
-def _words(pair: Pair) -> str:
+def _words_of(pair: Pair) -> str:
     if "rel_l2" not in pair.measurements:
         return f"{pair.value('mismatches'):.0f} elements of output {pair.site.tensor!r} differ"
     size = pair.value("rel_l2")
@@ -220,7 +223,7 @@ def _words_of_nonfinite(pair: Pair) -> str:
     return said
 
 
-def _model(model: Model, name: str) -> dict[str, Any]:
+def _plain_model(model: Model, name: str) -> dict[str, Any]:
     return {
         "name": name,
         "path": str(model.path),
@@ -234,7 +237,7 @@ def _model(model: Model, name: str) -> dict[str, Any]:
     }
 
 
-def _side(target: Target, environment: Mapping[str, str], seconds: float) -> dict[str, Any]:
+def _plain_side(target: Target, environment: Mapping[str, str], seconds: float) -> dict[str, Any]:
     return {
         "target": format_target(target),
         "backend": target.backend,
@@ -246,7 +249,7 @@ def _side(target: Target, environment: Mapping[str, str], seconds: float) -> dic
     }
 
 
-def _environment() -> dict[str, str]:
+def _plain_environment() -> dict[str, str]:
     return {
         "os": platform.platform(),
         "machine": platform.machine(),
@@ -256,7 +259,7 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _suspect(suspect: Suspect, known: Examination) -> dict[str, Any]:
+def _plain_suspect(suspect: Suspect, known: Examination) -> dict[str, Any]:
     """A suspect, what explains its error, and the findings about it (`share` of a finding is its confidence)."""
     explanation = known.explanations.get(suspect.site.tensor)
     told: dict[str, Any] = {"explained_by": []}
@@ -272,12 +275,12 @@ def _suspect(suspect: Suspect, known: Examination) -> dict[str, Any]:
     return {**asdict(suspect), "explanation": told, "explained_by": [*told["explained_by"], *causes]}
 
 
-def _triangle(known: Examination, name: str) -> dict[str, Any] | None:
+def _plain_triangle(known: Examination, name: str) -> dict[str, Any] | None:
     found = known.triangles.get(name)
     return None if found is None else {**asdict(found), "own": found.own}
 
 
-def _localization(known: Examination) -> dict[str, Any] | None:
+def _plain_localization(known: Examination) -> dict[str, Any] | None:
     if known.layers is None:
         return None
     found = known.layers.localization

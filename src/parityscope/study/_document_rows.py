@@ -9,13 +9,13 @@ if TYPE_CHECKING:
 
     from parityscope.records import Pair, Suspect
 
-__all__ = ["distance", "output_row", "tensor_rows"]
+__all__ = ["distance_of", "output_row", "tensor_rows"]
 
 
 def output_row(pair: Pair, reason: str) -> dict[str, Any]:
     """A pair of outputs with all its metrics; `reason` says why its verdict is what it is."""
     return {
-        **_numbers(pair),
+        **_plain_numbers(pair),
         "samples": pair.samples,
         "rel_l2_finite": pair.value("rel_l2_finite"),
         "cosine": pair.value("cosine"),
@@ -39,7 +39,7 @@ def tensor_rows(tensors: Mapping[str, Pair], suspects: tuple[Suspect, ...]) -> l
         channel = pair.measurements.get("worst_channel")
         rows.append(
             {
-                **_numbers(pair),
+                **_plain_numbers(pair),
                 "node": pair.site.node,
                 "op_type": pair.site.op_type,
                 "index": pair.site.index,
@@ -65,17 +65,17 @@ def tensor_rows(tensors: Mapping[str, Pair], suspects: tuple[Suspect, ...]) -> l
     return rows
 
 
-def distance(pair: Pair) -> float:
+def distance_of(pair: Pair) -> float:
     """Relative L2 distance; for integers, booleans and strings the share of unequal elements."""
     return pair.value("rel_l2") if "rel_l2" in pair.measurements else pair.value("mismatch_share")
 
 
-def _numbers(pair: Pair) -> dict[str, Any]:
+def _plain_numbers(pair: Pair) -> dict[str, Any]:
     found = pair.measurements
     worst = found["max_abs"].worst_index if "max_abs" in found else None
     return {
         "name": pair.site.tensor,
-        "rel_l2": distance(pair),
+        "rel_l2": distance_of(pair),
         "max_abs": pair.value("max_abs"),
         "worst_index": worst,
         "nonfinite": {

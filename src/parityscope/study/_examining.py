@@ -17,7 +17,7 @@ from parityscope.custom_operators import library_in_use
 from parityscope.errors import ParityError
 from parityscope.memory import allow
 from parityscope.records import Skip
-from parityscope.study._custom_operators import Bounds, bound
+from parityscope.study._custom_operators import Bounds, bound_examination
 from parityscope.study._difference import (
     NOT_LOOKED,
     call_repeatedly,
@@ -60,7 +60,7 @@ def examine(examination: Examination) -> dict[str, Any]:
                     return document_of(answer_request(examination))
                 return bounds.told(document_of(answer_request(bounds.reached)))
             except ParityError as refusal:
-                further = bound(refusal, examination, bounds)
+                further = bound_examination(refusal, examination, bounds)
                 if further is None:
                     raise refusal if bounds is None else bounds.explained(refusal) from refusal
                 bounds = further
@@ -97,7 +97,7 @@ def answer_request(examination: Examination) -> Examination:
 def find_place(known: Examination) -> Examination:
     """With the intermediate tensors, as far as was asked and nothing is proved."""
     if not known.request.goes_to("layers"):
-        return _take(known, {"tensors": compare_all_tensors}, "localization", asked=True)
+        return _take_stages(known, {"tensors": compare_all_tensors}, "localization", asked=True)
     if known.request.goes_to("causes"):
         from parityscope.study._file_proof import prove_from_file
 
@@ -105,7 +105,7 @@ def find_place(known: Examination) -> Examination:
     if not can_layers_matter(known):
         return known.skipping(NOT_LOOKED)
     stages = {"layers": localize_error, "grading tensors": grade_suspicious_tensors}
-    return _take(known, stages, "localization", asked=not known.request.goes_to("causes"))
+    return _take_stages(known, stages, "localization", asked=not known.request.goes_to("causes"))
 
 
 def find_causes(known: Examination) -> Examination:
@@ -119,10 +119,10 @@ def find_causes(known: Examination) -> Examination:
         "simulated": causes.simulate_nonfinite,
         "repairs": causes.test_repairs,
     }
-    return _take(known, stages, "causes", asked=known.verdict == "beyond")
+    return _take_stages(known, stages, "causes", asked=known.verdict == "beyond")
 
 
-def _take(
+def _take_stages(
     known: Examination, stages: Mapping[str, Callable[[Examination], Examination]], what: str, *, asked: bool
 ) -> Examination:
     """Takes the stages one after the other; the first that fails is the last, and what is known already stays."""

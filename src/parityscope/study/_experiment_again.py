@@ -87,9 +87,9 @@ def repeat(
         )
     with as_written():
         kept = ask_again(document, replaced or {}, again)
-        only = _needed(document, identity)
+        only = _needed_experiments(document, identity)
         digests = {what: str(document[what]["sha256"]) for what in ("model", "inputs")}
-        then = _alone(held[identity])
+        then = _without_others(held[identity])
     with open_request(replace(kept.request, seconds=seconds)) as asked:
         notes = _check_digests(digests, kept, asked, replaced or {})
         found = examine(replace(asked, folder=folder, progress=progress, only=only))
@@ -100,12 +100,12 @@ def repeat(
     )
 
 
-def _alone(evidence: Mapping[str, Any]) -> Mapping[str, Any]:
+def _without_others(evidence: Mapping[str, Any]) -> Mapping[str, Any]:
     """The evidence as it is without the other causes: as it was before they were put right."""
     return {**evidence, "outcome": "supports"} if str(evidence["because"]).startswith(GONE) else evidence
 
 
-def _needed(document: Mapping[str, Any], identity: str) -> frozenset[str]:
+def _needed_experiments(document: Mapping[str, Any], identity: str) -> frozenset[str]:
     """The experiment, and the steps that it stands on: those before its round, or all if it is a step itself."""
     steps = (document.get("sequence") or {}).get("steps", ())
     own = int(identity.partition("@")[2] or 1)

@@ -50,7 +50,7 @@ def prove_from_file(examination: Examination) -> Examination:
     declared = examination.case.policy.declared
     if compared is None or not _is_proved(compared, outputs, declared) or not _is_inside(compared):
         return asked
-    pairing = _places(compared) | {pair.site.tensor: pair.candidate_name for pair in outputs}
+    pairing = _proved_places(compared) | {pair.site.tensor: pair.candidate_name for pair in outputs}
     return replace(asked, proof=Proof(pairing=pairing, reason=_REASON))
 
 
@@ -69,7 +69,7 @@ def _is_inside(compared: Compared) -> bool:
     return all(ends.isdisjoint({site, *compared.stretches[site].reads}) for site in causes)
 
 
-def _places(compared: Compared) -> dict[str, str]:
+def _proved_places(compared: Compared) -> dict[str, str]:
     """The results of the stretches that the causes are in, and what these read, by the reference's names."""
     found: dict[str, None] = {}
     for unit, _ in compared.decision.causes:

@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Any
 from parityscope.errors import ParityError
 from parityscope.plain_documents import read_json_file
 from parityscope.records import SCHEMA
-from parityscope.study._scratch_folder import claimed, has_recordings, has_work, mark_failed, start_or_resume, tidy
-from parityscope.study.schema import problem_of, upgraded
+from parityscope.study._scratch_folder import (
+    claim_scratch,
+    has_recordings,
+    has_work,
+    mark_failed,
+    start_or_resume,
+    tidy_scratch,
+)
+from parityscope.study.schema import problem_of, upgrade_document
 from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
@@ -56,7 +63,7 @@ def prepare_folder(folder: Path, facts: Mapping[str, Any] | None = None, *, numb
         KeyboardInterrupt: the block was interrupted; its text says what is left.
     """
     if numbered:
-        folder = _reserved(folder)
+        folder = _reserve_folder(folder)
     elif folder.exists():
         raise ParityError(
             f"{folder} exists already, and a study is never overwritten",
@@ -64,15 +71,15 @@ def prepare_folder(folder: Path, facts: Mapping[str, Any] | None = None, *, numb
             fix=f"choose another --study, or remove it: rm -r {folder}",
         )
     scratch = _scratch_of(folder)
-    with claimed(scratch, folder):
+    with claim_scratch(scratch, folder):
         start_or_resume(scratch, facts)
         try:
             yield scratch
-            tidy(scratch)
+            tidy_scratch(scratch)
             scratch.rename(folder)
         except KeyboardInterrupt:
             if facts is not None and has_work(scratch):
-                raise KeyboardInterrupt(_left(scratch, folder)) from None
+                raise KeyboardInterrupt(_words_of_rest(scratch, folder)) from None
             shutil.rmtree(scratch, ignore_errors=True)
             raise
         except BaseException as error:
@@ -107,7 +114,7 @@ def load_study(folder: Path, *, kinds: tuple[str, ...] = ("",)) -> Study:
         fix = f"run `diagnose` again, or give the folder that it wrote instead of {path.name}"
         raise ParityError(f"{path} cannot be read as a study: {error.problem}", where=str(path), fix=fix) from error
     _refuse_other(document, path, kinds)
-    document = upgraded(document)
+    document = upgrade_document(document)
     if not document.get("kind") and (problem := problem_of(document)):
         raise ParityError(
             f"{path} is no study as it was written: {problem}",
@@ -195,7 +202,7 @@ def _scratch_of(folder: Path) -> Path:
     return folder.parent / f".{folder.name}{_SCRATCH}"
 
 
-def _reserved(wanted: Path) -> Path:
+def _reserve_folder(wanted: Path) -> Path:
     """The first of `wanted`, "wanted-2", ... that is free; its scratch folder is made, which no two processes can do.
 
     Raises:
@@ -221,7 +228,7 @@ def _reserved(wanted: Path) -> Path:
         folder = wanted.with_name(f"{wanted.name}-{number}")
 
 
-def _left(scratch: Path, folder: Path) -> str:
+def _words_of_rest(scratch: Path, folder: Path) -> str:
     return (
         f"interrupted; no study was written\n  where: the tensors recorded so far are kept in {scratch}\n"
         f"  fix:   the same command with --study {folder} goes on from there; rm -r {scratch} gives them up"

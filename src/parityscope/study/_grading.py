@@ -24,7 +24,7 @@ from parityscope.records import Site, Skip, Target
 from parityscope.study._more_draws import redrawn
 from parityscope.study._output_parts import alike_in_parts, find_deviations
 from parityscope.study._outputs import FIRST_SAMPLES, WORST_SAMPLES, error_by_sample
-from parityscope.study._verdicts import has_budget, judge, pair_of
+from parityscope.study._verdicts import has_budget, judge_pair, pair_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -162,7 +162,7 @@ def judge_outputs(examination: Examination) -> tuple[Pair, ...]:
             outside=run.outside.get(name),
             is_output=True,
         )
-        pairs.append(replace(pair, verdict=judge(pair, statistics, case.policy)))
+        pairs.append(replace(pair, verdict=judge_pair(pair, statistics, case.policy)))
     asked = [pair.site.tensor for pair in pairs if pair.verdict == "within" and not has_budget(pair, case.policy)]
     apart = find_deviations(examination, asked, aligner(case.policy.matched))
     return tuple(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from parityscope.examination import CauseSequence, CauseStep
     from parityscope.records import Diagnosis, Finding
 
-__all__ = ["GONE", "Further", "merged"]
+__all__ = ["GONE", "Further", "merge_rounds"]
 
 # What is said of a claim that was supported until other causes were put right begins so.
 GONE = "gone once "
@@ -34,7 +34,7 @@ class Further:
     causes: tuple[Finding, ...]
 
 
-def merged(first: Diagnosis, found: Further) -> Diagnosis:
+def merge_rounds(first: Diagnosis, found: Further) -> Diagnosis:
     """The diagnosis of all rounds: the steps by their shares, then what was found beside them, first round first."""
     sequence, rounds, causes = found.sequence, found.rounds, found.causes
     shares = {step.experiment: step.share for step in sequence.steps}
@@ -42,7 +42,7 @@ def merged(first: Diagnosis, found: Further) -> Diagnosis:
         steps: list[Finding] = []
         others = list(first.findings)
     else:
-        steps = [_told(one, step) for one, step in zip(causes, sequence.steps, strict=True)]
+        steps = [_tell_step(one, step) for one, step in zip(causes, sequence.steps, strict=True)]
         others = [one for one in first.findings if identity_of(one) not in shares]
     # What was unexplained in a layer is explained by the step that lies there.
     explained = {one.site.tensor for one in steps if one.site is not None}
@@ -54,7 +54,7 @@ def merged(first: Diagnosis, found: Further) -> Diagnosis:
         says = {_UNEXPLAINED} if any(step.code == _FILE for step in sequence.steps) else set()
         says |= {_SIZE} if any(step.title == _VERSION for step in sequence.steps) else set()
         gone = [one for one in others if _by_size(one, shares) or one.code in says]
-        refuted += [evidence for one in gone for evidence in _gone(one, sequence)]
+        refuted += [evidence for one in gone for evidence in _refute_gone(one, sequence)]
         others = [one for one in others if one not in gone]
         # With the one cause put right nothing is left: another layer that seems to compute something else tells of it.
         others = [
@@ -66,7 +66,7 @@ def merged(first: Diagnosis, found: Further) -> Diagnosis:
         others.sort(key=lambda one: ROLES.index(one.role))
     steps.sort(key=lambda one: -(one.share or 0.0))
     if len(steps) > 1 and sequence.verdict == "within":
-        refuted += [evidence for one in others for evidence in _gone(one, sequence)]
+        refuted += [evidence for one in others for evidence in _refute_gone(one, sequence)]
         others = [one for one in others if one.role == "information"]
     told = {claim_of(one) for one in (*steps, *first.findings)}
     for number, tested in enumerate(rounds, start=2):
@@ -100,7 +100,7 @@ def _by_size(finding: Finding, shares: Collection[str]) -> bool:
     return finding.role == "cause" and finding.share is None and identity_of(finding) not in shares
 
 
-def _told(finding: Finding, step: CauseStep) -> Finding:
+def _tell_step(finding: Finding, step: CauseStep) -> Finding:
     """The finding of a step, whose experiment supports it together with the others."""
     evidence = finding.evidence[0]
     if evidence.outcome != "supports":
@@ -109,7 +109,7 @@ def _told(finding: Finding, step: CauseStep) -> Finding:
     return replace(finding, role="cause", share=step.share)
 
 
-def _gone(finding: Finding, sequence: CauseSequence) -> Iterator[Evidence]:
+def _refute_gone(finding: Finding, sequence: CauseSequence) -> Iterator[Evidence]:
     """What the first round had found and is gone once the causes are put right."""
     if finding.role == "information" or not finding.evidence:
         return

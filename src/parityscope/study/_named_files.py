@@ -63,7 +63,7 @@ class Named:
         now = parse_target(self.replaced[side])
         if (now.backend, now.precision) != (then.backend, then.precision):
             raise ParityError(
-                f"the {side} of the study was {_short(then)}, and {_short(now)} is another one",
+                f"the {side} of the study was {_short_target(then)}, and {_short_target(now)} is another one",
                 fix="give the same backend and precision, or run `parityscope diagnose` with the other",
             )
         return self.replaced[side]
@@ -78,7 +78,7 @@ class Named:
             if name in self.replaced and is_data(name, self.replaced[name]):
                 found[name] = mark_of(Path(self.replaced[name]))
         changed = [name for name, mark in found.items() if name in self.marks and self.marks[name] != mark]
-        return tuple(f"{_words(name)} is not what the study was made with" for name in changed)
+        return tuple(f"{_words_of(name)} is not what the study was made with" for name in changed)
 
     def _value(self, side: str, target: Target, key: str, value: str) -> str:
         """The value of a target's option; if it names a file, in full."""
@@ -173,10 +173,10 @@ def _is_inline(value: str) -> bool:
     return value.lstrip().startswith("{")
 
 
-def _words(name: str) -> str:
+def _words_of(name: str) -> str:
     side, _, key = name.partition(".")
     return f"{key}= of the {side}" if key else "--" + name.replace("_", "-")
 
 
-def _short(target: Target) -> str:
+def _short_target(target: Target) -> str:
     return target.backend + (f":{target.precision}" if target.precision else "")

@@ -15,7 +15,7 @@ from parityscope.records import Target
 if TYPE_CHECKING:
     from parityscope.case import Model
 
-__all__ = ["origins_of", "peers_of", "switched_of", "unoptimized"]
+__all__ = ["origins_of", "peers_of", "switched_of", "unoptimized_target"]
 
 _HALVES = {"f16", "bf16"}
 
@@ -24,7 +24,7 @@ def peers_of(model: Model, reference: Target) -> tuple[Target, ...]:
     """Other ways to run `model` that ought to give what `reference` gives, up to rounding."""
     if not (is_recording(reference) or optimizes_as_onnxruntime(reference)):
         return ()
-    plain = unoptimized(reference)
+    plain = unoptimized_target(reference)
     # An optimized run has no say over the model as it stands: where they differ the optimizer is wrong.
     found = [plain] if plain != reference else []
     if not _HALVES.isdisjoint(model.formats) and not reference.precision:
@@ -32,7 +32,7 @@ def peers_of(model: Model, reference: Target) -> tuple[Target, ...]:
     return tuple(found)
 
 
-def unoptimized(reference: Target) -> Target:
+def unoptimized_target(reference: Target) -> Target:
     """ONNX Runtime on the CPU with its optimizer off, and with the reference's custom operators: the model as it stands."""
     custom = tuple((key, value) for key, value in reference.options if key == "custom_ops")
     return Target(backend="ort", options=tuple(sorted((*custom, ("optimization", "disabled")))))

@@ -34,7 +34,7 @@ __all__ = ["load_real", "open_request"]
 _HALVES = frozenset({"f16", "bf16"})
 
 
-def _formats(model: Model, own: Model) -> tuple[str, ...]:
+def _declared_formats(model: Model, own: Model) -> tuple[str, ...]:
     """The formats that the candidate's file declares by its types.
 
     A graph that quantizes says with which scales: where the reference's does too, both compute the same function, and another
@@ -62,15 +62,17 @@ def open_request(request: Request) -> Iterator[Examination]:
         ParityError: a target, the policy, the model or the data cannot be used.
     """
     reference, candidate = (
-        _usable(request.reference),
-        _usable(request.candidate),
+        _usable_target(request.reference),
+        _usable_target(request.candidate),
     )  # before anything is read that may be large
-    peer = _usable(request.peer) if request.peer else None
-    stated = _stated(request.policy)
+    peer = _usable_target(request.peer) if request.peer else None
+    stated = _stated_policy(request.policy)
     model = load_model(request.model)
     own = model_of(model, candidate)
     _check_types(model, own, candidate)
-    policy = overridden(stated.policy, format_word(request.declared), candidate, request.budgets, _formats(model, own))
+    policy = overridden(
+        stated.policy, format_word(request.declared), candidate, request.budgets, _declared_formats(model, own)
+    )
     policy = _as_typed(replace(policy, matched=request.match or policy.matched), model)
     check_outputs(policy, [value.name for value in model.outputs])
     with scratch_folder("spool") as spool:
@@ -111,7 +113,7 @@ def load_real(examination: Examination) -> Inputs | None:
     )
 
 
-def _usable(text: str) -> Target:
+def _usable_target(text: str) -> Target:
     target = parse_target(text)
     check_target(target, backend(target.backend))
     return target
@@ -134,7 +136,7 @@ def _check_types(model: Model, own: Model, candidate: Target) -> None:
             )
 
 
-def _stated(policy: str | Path | Policy | None) -> PolicyFile:
+def _stated_policy(policy: str | Path | Policy | None) -> PolicyFile:
     if policy is None:
         return PolicyFile(policy=Policy(declared=""))
     if isinstance(policy, Policy):

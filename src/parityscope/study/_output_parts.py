@@ -97,18 +97,18 @@ def find_deviations(examination: Examination, outputs: Sequence[str], align: Ali
             for sample, parts in examination.compared.parts.get(output, {}).items()
             if (sample, output) in expected
         }
-        if max((_worst(*pair, declared, 0.0) for pair in both.values()), default=0.0) <= 1.0:
+        if max((_worst_ratio(*pair, declared, 0.0) for pair in both.values()), default=0.0) <= 1.0:
             continue
         bounded = _bounded_outputs(examination.case.model) if bounded is None else bounded
         finest = FLOAT32_ROUNDING if output in bounded else 0.0
         honest = 0.0
         if declared in FORMATS:
-            drawn = _drawn(examination, output, sorted(both), align)
-            both = {sample: (pair[0], _mean([pair[1], *drawn.get(sample, ())])) for sample, pair in both.items()}
-            honest = max((_unlike(parts, declared, finest) for parts in drawn.values()), default=0.0)
-        if max(_worst(*pair, declared, finest) for pair in both.values()) > max(1.0, _BEYOND_NULL * honest):
-            sample = max(both, key=lambda one: _worst(*both[one], declared, finest))
-            found[output] = _told(sample, *both[sample], declared, finest)
+            drawn = _draw_parts(examination, output, sorted(both), align)
+            both = {sample: (pair[0], _mean_parts([pair[1], *drawn.get(sample, ())])) for sample, pair in both.items()}
+            honest = max((_strangest_draw(parts, declared, finest) for parts in drawn.values()), default=0.0)
+        if max(_worst_ratio(*pair, declared, finest) for pair in both.values()) > max(1.0, _BEYOND_NULL * honest):
+            sample = max(both, key=lambda one: _worst_ratio(*both[one], declared, finest))
+            found[output] = _deviation_of(sample, *both[sample], declared, finest)
     return found
 
 
@@ -133,12 +133,12 @@ def _bounded_outputs(model: Model) -> frozenset[str]:
     return frozenset(found)
 
 
-def _ratios(measured: Parts, expected: Parts, declared: str, finest: float) -> Iterator[tuple[int, np.ndarray]]:
+def _ratios_by_axis(measured: Parts, expected: Parts, declared: str, finest: float) -> Iterator[tuple[int, np.ndarray]]:
     """Of each axis, and of the whole (-1), squared error over what is allowed; `finest` is the least error of an element."""
     size = math.prod(measured.shape)
     axes = [axis for axis, length in enumerate(measured.shape) if length > 1 and size // length >= _FEWEST]
     tests = 1 + sum(measured.shape[axis] for axis in axes)
-    share = _over(expected.errors[0].sum(), expected.references[0].sum())
+    share = _divide_safely(expected.errors[0].sum(), expected.references[0].sum())
     whole = expected.references[0].sum() / size
     tiny = FLOAT32_ROUNDING**2 * whole  # of an element, where everything else is nothing
     # A format stores nothing finer than its grid.
@@ -161,16 +161,16 @@ def _ratios(measured: Parts, expected: Parts, declared: str, finest: float) -> I
         yield axis, np.where(errors > 0, ratio, 0.0)
 
 
-def _over(part: float, whole: float) -> float:
+def _divide_safely(part: float, whole: float) -> float:
     return float(part / whole) if whole > 0 else 0.0
 
 
-def _worst(measured: Parts, expected: Parts, declared: str, finest: float) -> float:
-    return max(float(ratio.max(initial=0.0)) for _, ratio in _ratios(measured, expected, declared, finest))
+def _worst_ratio(measured: Parts, expected: Parts, declared: str, finest: float) -> float:
+    return max(float(ratio.max(initial=0.0)) for _, ratio in _ratios_by_axis(measured, expected, declared, finest))
 
 
-def _told(sample: int, measured: Parts, expected: Parts, declared: str, finest: float) -> Deviation:
-    ratios = dict(_ratios(measured, expected, declared, finest))
+def _deviation_of(sample: int, measured: Parts, expected: Parts, declared: str, finest: float) -> Deviation:
+    ratios = dict(_ratios_by_axis(measured, expected, declared, finest))
     axis = max(ratios, key=lambda one: float(ratios[one].max(initial=0.0)))
     index = int(ratios[axis].argmax())
     error, own, size = (
@@ -188,7 +188,7 @@ def _told(sample: int, measured: Parts, expected: Parts, declared: str, finest: 
     )
 
 
-def _drawn(
+def _draw_parts(
     examination: Examination, output: str, samples: Sequence[int], align: Align
 ) -> Mapping[int, Sequence[Parts]]:
     """Parts of several draws of the declared arithmetic, by sample; none where it cannot be simulated so."""
@@ -216,15 +216,18 @@ def _drawn(
     return found
 
 
-def _mean(draws: Sequence[Parts]) -> Parts:
+def _mean_parts(draws: Sequence[Parts]) -> Parts:
     total = draws[0]
     for one in draws[1:]:
         total = total.plus(one)
     return total.scaled(1.0 / len(draws), 0.0)
 
 
-def _unlike(draws: Sequence[Parts], declared: str, finest: float) -> float:
+def _strangest_draw(draws: Sequence[Parts], declared: str, finest: float) -> float:
     """How far the strangest of honest draws is from what the others expect."""
     if len(draws) < 2:
         return 0.0
-    return max(_worst(one, _mean([other for other in draws if other is not one]), declared, finest) for one in draws)
+    return max(
+        _worst_ratio(one, _mean_parts([other for other in draws if other is not one]), declared, finest)
+        for one in draws
+    )

@@ -70,18 +70,18 @@ def run_outputs(examination: Examination, *, inspect: bool = False) -> OutputRun
         for position, sample in enumerate(case.inputs):
             progress("comparing outputs", position, len(case.inputs))
             start = time.perf_counter()
-            expected = _answer(ours, sample)
+            expected = _answer_sample(ours, sample)
             middle = time.perf_counter()
-            found = _answer(theirs, sample)
+            found = _answer_sample(theirs, sample)
             seconds[0] += middle - start
             seconds[1] += time.perf_counter() - middle
             if position < FIRST_SAMPLES and sum(array.nbytes for array in expected.values()) <= _KEPT // FIRST_SAMPLES:
                 kept[sample.index] = expected
             if position == 0:
-                spread = _spread(align(expected, found), align(expected, _answer(theirs, sample)))
+                spread = _spread_of(align(expected, found), align(expected, _answer_sample(theirs, sample)))
             found = align(expected, found)
             for value in case.model.outputs:
-                problem = _compare(value.name, pairing, expected, found, totals, errors, sample.index)
+                problem = _compare_output(value.name, pairing, expected, found, totals, errors, sample.index)
                 if problem:
                     problems.setdefault(value.name, f"{problem} (sample {sample.name})")
                 else:
@@ -90,7 +90,7 @@ def run_outputs(examination: Examination, *, inspect: bool = False) -> OutputRun
                     _keep_parts(parts.setdefault(value.name, {}), sample.index, errors[value.name], pair)
         progress("comparing outputs", len(case.inputs), len(case.inputs))
         skipped += [
-            Skip(what=f"output {name}", reason=problem, fix=_fix(problem, name), asked=True)
+            Skip(what=f"output {name}", reason=problem, fix=_fix_for(problem, name), asked=True)
             for name, problem in problems.items()
         ]
         if not totals:
@@ -100,7 +100,7 @@ def run_outputs(examination: Examination, *, inspect: bool = False) -> OutputRun
                 if all(_OTHER_SHAPE in why for why in problems.values())
                 else "names are matched exactly: map renamed outputs with --map reference_name=candidate_name",
             )
-        executed, untold = _executed(theirs, candidate) if inspect else (theirs.executed, [])
+        executed, untold = _executed_graph(theirs, candidate) if inspect else (theirs.executed, [])
         skipped += untold
         return OutputRun(
             statistics=totals,
@@ -119,7 +119,7 @@ def run_outputs(examination: Examination, *, inspect: bool = False) -> OutputRun
         )
 
 
-def _answer(session: Session, sample: Sample) -> Mapping[str, np.ndarray]:
+def _answer_sample(session: Session, sample: Sample) -> Mapping[str, np.ndarray]:
     """What a side gives for a sample.
 
     Raises:
@@ -135,7 +135,7 @@ def _answer(session: Session, sample: Sample) -> Mapping[str, np.ndarray]:
         raise ParityError(error.problem, where=where, fix=error.fix) from error
 
 
-def _fix(problem: str, name: str) -> str:
+def _fix_for(problem: str, name: str) -> str:
     """What makes an output comparable that was not."""
     if _OTHER_SHAPE in problem:
         return _SHAPES
@@ -159,7 +159,7 @@ def worst_sample(examination: Examination) -> int | None:
     return max(sizes, key=lambda index: sizes[index]) if any(sizes.values()) else None
 
 
-def _executed(session: Session, target: Target) -> tuple[ExecutedGraph | None, list[Skip]]:
+def _executed_graph(session: Session, target: Target) -> tuple[ExecutedGraph | None, list[Skip]]:
     """What a target really runs, as far as it tells."""
     if session.executed is not None or session.inspect is None:
         return session.executed, []
@@ -170,7 +170,7 @@ def _executed(session: Session, target: Target) -> tuple[ExecutedGraph | None, l
         return None, [Skip(what=what, reason=refusal.problem, fix=refusal.fix)]
 
 
-def _compare(
+def _compare_output(
     name: str,
     pairing: Mapping[str, str],
     expected: Mapping[str, np.ndarray],
@@ -230,7 +230,7 @@ def _keep_parts(
         del held[other]
 
 
-def _spread(first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray]) -> float:
+def _spread_of(first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray]) -> float:
     """The worst distance between two runs of the candidate on one sample."""
     worst = 0.0
     for name, array in first.items():

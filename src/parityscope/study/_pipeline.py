@@ -28,7 +28,7 @@ from parityscope.records import Skip
 from parityscope.request import Request
 from parityscope.study._examining import examine
 from parityscope.study._opening import open_request
-from parityscope.study._pipeline_sides import Side, apart, feed_stage, running
+from parityscope.study._pipeline_sides import Side, distance_between, feed_stage, running
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,7 +68,7 @@ def examine_pipeline(
     Raises:
         ParityError: a stage cannot run, or its inputs are not what its model declares.
     """
-    models = _models(pipeline)
+    models = _load_models(pipeline)
     data = load_inputs(
         models[0],
         pipeline.inputs or None,
@@ -91,11 +91,12 @@ def examine_pipeline(
             entry, absent = _run_stage(stage, models[number], given, ours, theirs, folder, memory)
         except ParityError as error:
             if not first:
-                raise _at(stage, error) from error
+                raise _error_at(stage, error) from error
             # What an earlier stage does wrong may be why this one cannot run: it is named, and the chain ends here.
             unrun = pipeline.stages[number:]
             told += [
-                {**_entry(one), "calls": [0, 0], "verdict": "incomplete", "outputs": [], **_NO_GLUE} for one in unrun
+                {**_stage_entry(one), "calls": [0, 0], "verdict": "incomplete", "outputs": [], **_NO_GLUE}
+                for one in unrun
             ]
             skipped.append(Skip(what=f"stage {stage.name}", reason=error.problem, fix=error.fix, asked=True))
             skipped += [
@@ -108,7 +109,7 @@ def examine_pipeline(
         told.append(
             {
                 **entry,
-                "glue": None if glue is None else _number([glue]),
+                "glue": None if glue is None else _worst_number([glue]),
                 "glue_verdict": "beyond" if wrong_glue else "within",
             }
         )
@@ -116,7 +117,7 @@ def examine_pipeline(
             first = f"{stage.name} (glue)" if wrong_glue else stage.name
             if not wrong_glue:
                 request = _request_of(stage, folder, memory=memory, seconds=seconds)
-                study = _document(stage, folder, request, command, progress)
+                study = _examine_stage(stage, folder, request, command, progress)
     progress("stages", len(pipeline.stages), len(pipeline.stages))
     verdict = "beyond" if first else "incomplete" if any(one["verdict"] == "incomplete" for one in told) else "within"
     document = {
@@ -125,7 +126,7 @@ def examine_pipeline(
         "pipeline": str(pipeline.path),
         "samples": len(given),
         "first": first,
-        "cause": _cause(study),
+        "cause": _cause_sentence(study),
         "stages": told,
         "skipped": [
             {"what": one.what, "reason": one.reason, "fix": one.fix, "asked": one.asked}
@@ -136,7 +137,7 @@ def examine_pipeline(
     return plain, study
 
 
-def _models(pipeline: Pipeline) -> tuple[Model, ...]:
+def _load_models(pipeline: Pipeline) -> tuple[Model, ...]:
     """The models of all stages, and whether their runtimes are here: told before the first stage runs."""
     found = []
     for stage in pipeline.stages:
@@ -145,7 +146,7 @@ def _models(pipeline: Pipeline) -> tuple[Model, ...]:
             for text in (stage.reference, stage.candidate):
                 _check_here(text)
         except ParityError as error:
-            raise _at(stage, error) from error
+            raise _error_at(stage, error) from error
     return tuple(found)
 
 
@@ -157,14 +158,14 @@ def _check_here(text: str) -> None:
         raise ParityError(probe.problem, where=text, fix=probe.fix)
 
 
-def _at(stage: Stage, error: ParityError) -> ParityError:
+def _error_at(stage: Stage, error: ParityError) -> ParityError:
     """The error with the stage that it is of."""
     named = f"stage {stage.name}"
     where = error.where if named in error.where else ", ".join(part for part in (named, error.where) if part)
     return ParityError(error.problem, where=where, fix=error.fix)
 
 
-def _entry(stage: Stage) -> dict[str, Any]:
+def _stage_entry(stage: Stage) -> dict[str, Any]:
     return {
         "name": stage.name,
         "model": str(stage.model),
@@ -209,9 +210,9 @@ def _run_stage(
             for r, c, own_in in zip(r_out, c_out, c_in, strict=True):
                 f = reference(own_in)
                 for name in r:
-                    total.setdefault(name, []).append(apart(r[name], c.get(name)))
-                    inherited.setdefault(name, []).append(apart(r[name], f.get(name)))
-    entry: dict[str, Any] = {**_entry(stage), "calls": counts}
+                    total.setdefault(name, []).append(distance_between(r[name], c.get(name)))
+                    inherited.setdefault(name, []).append(distance_between(r[name], f.get(name)))
+    entry: dict[str, Any] = {**_stage_entry(stage), "calls": counts}
     if not order:
         return {**entry, "verdict": "incomplete", "outputs": []}, [
             *skipped,
@@ -219,13 +220,13 @@ def _run_stage(
         ]
     for place, arrays in enumerate(order):
         write_npz(folder / "given" / stage.name / f"{place:06d}.npz", arrays)
-    found = _document(stage, folder, _request_of(stage, folder, memory=memory, depth="outputs"), "", silent)
+    found = _examine_stage(stage, folder, _request_of(stage, folder, memory=memory, depth="outputs"), "", silent)
     told = [
         {
             "name": one["name"],
             "introduced": one["rel_l2"],
-            "inherited": _number(inherited.get(one["name"], [])),
-            "total": _number(total.get(one["name"], [])),
+            "inherited": _worst_number(inherited.get(one["name"], [])),
+            "total": _worst_number(total.get(one["name"], [])),
             "grade": one["grade"],
             "verdict": one["verdict"],
         }
@@ -251,7 +252,7 @@ def _request_of(
     )
 
 
-def _document(stage: Stage, folder: Path, request: Request, command: str, progress: Progress) -> dict[str, Any]:
+def _examine_stage(stage: Stage, folder: Path, request: Request, command: str, progress: Progress) -> dict[str, Any]:
     """The stage examined."""
     with open_request(request) as asked:
         scratch = folder / "examined" / stage.name
@@ -259,7 +260,7 @@ def _document(stage: Stage, folder: Path, request: Request, command: str, progre
         return examine(replace(asked, folder=scratch, command=command, progress=progress))
 
 
-def _number(values: Sequence[float]) -> float | str | None:
+def _worst_number(values: Sequence[float]) -> float | str | None:
     """The worst of some calls, as strict JSON."""
     if not values:
         return None
@@ -267,6 +268,6 @@ def _number(values: Sequence[float]) -> float | str | None:
     return "Infinity" if math.isinf(worst) else worst
 
 
-def _cause(study: Mapping[str, Any] | None) -> str:
+def _cause_sentence(study: Mapping[str, Any] | None) -> str:
     found = study["findings"] if study else ()
     return next((f"{one['code']}: {one['claim']}" for one in found if one["role"] == "cause"), "")

@@ -81,20 +81,20 @@ def read_pipeline(path: Path) -> Pipeline:
         raise ParityError("it names no stage", where=str(path), fix=f"write a [[stage]] for every model; {_EXAMPLE}")
     stages: list[Stage] = []
     for entry in entries:
-        stages.append(_stage(entry, path, [one.name for one in stages]))
+        stages.append(_read_stage(entry, path, [one.name for one in stages]))
     return Pipeline(
         path=path,
-        inputs=_located(_text(held, "inputs", str(path)), path),
-        preprocess=_located(_text(held, "preprocess", str(path)), path),
-        stacked=_flag(held, "stacked", str(path)),
+        inputs=_locate_path(_read_text(held, "inputs", str(path)), path),
+        preprocess=_locate_path(_read_text(held, "preprocess", str(path)), path),
+        stacked=_read_flag(held, "stacked", str(path)),
         stages=tuple(stages),
     )
 
 
-def _stage(entry: Mapping[str, Any], path: Path, before: list[str]) -> Stage:
+def _read_stage(entry: Mapping[str, Any], path: Path, before: list[str]) -> Stage:
     where = f"{path}, stage {entry.get('name') or len(before) + 1}"
     _check_keys(entry, _STAGE_KEYS, where)
-    said = {key: _text(entry, key, where) for key in sorted(_STAGE_KEYS - {"feeds"})}
+    said = {key: _read_text(entry, key, where) for key in sorted(_STAGE_KEYS - {"feeds"})}
     name = said["name"]
     for key in ("name", "model", "candidate"):
         if not said[key]:
@@ -116,18 +116,18 @@ def _stage(entry: Mapping[str, Any], path: Path, before: list[str]) -> Stage:
         raise ParityError("feeds is no table", where=where, fix='write feeds = { x = "data.x" }')
     return Stage(
         name=name,
-        model=Path(_located(said["model"], path)),
-        reference=_target(said["reference"] or "ort", path),
-        candidate=_target(said["candidate"], path),
-        glue=_located(glues["glue"], path),
-        candidate_glue=_located(glues["candidate_glue"], path),
-        feeds={str(key): _feed(str(value), before, where) for key, value in feeds.items()},
+        model=Path(_locate_path(said["model"], path)),
+        reference=_read_target(said["reference"] or "ort", path),
+        candidate=_read_target(said["candidate"], path),
+        glue=_locate_path(glues["glue"], path),
+        candidate_glue=_locate_path(glues["candidate_glue"], path),
+        feeds={str(key): _read_feed(str(value), before, where) for key, value in feeds.items()},
         declared=said["declared"],
-        policy=Path(_located(said["policy"], path)) if said["policy"] else None,
+        policy=Path(_locate_path(said["policy"], path)) if said["policy"] else None,
     )
 
 
-def _feed(text: str, before: list[str], where: str) -> tuple[str, str]:
+def _read_feed(text: str, before: list[str], where: str) -> tuple[str, str]:
     stage, dot, tensor = text.partition(".")
     if not dot or stage not in {*before, DATA}:
         known = ", ".join([DATA, *before])
@@ -137,7 +137,7 @@ def _feed(text: str, before: list[str], where: str) -> tuple[str, str]:
     return stage, tensor
 
 
-def _target(text: str, path: Path) -> str:
+def _read_target(text: str, path: Path) -> str:
     """A target whose files are looked for beside the pipeline's file."""
     parse_target(text)
     head, mark, query = text.partition("?")
@@ -147,18 +147,18 @@ def _target(text: str, path: Path) -> str:
         named = key in {
             *("model", "path", "engine", "module", "program", "script", "custom_ops", "timing_cache", "environment")
         }
-        items.append(f"{key}={_located(value, path)}" if named else item)
+        items.append(f"{key}={_locate_path(value, path)}" if named else item)
     return head + mark + "&".join(items)
 
 
-def _located(text: str, path: Path) -> str:
+def _locate_path(text: str, path: Path) -> str:
     """`text` as a path beside the file, where there is one."""
     beside = path.parent / text
     file = path.parent / text.rpartition(":")[0] if is_function(text) else beside
     return str(beside) if text and not Path(text).is_absolute() and file.exists() else text
 
 
-def _text(held: Mapping[str, Any], key: str, where: str) -> str:
+def _read_text(held: Mapping[str, Any], key: str, where: str) -> str:
     """What a key says in words; "" if it is not there."""
     value = held.get(key)
     if key in held and (not isinstance(value, str) or not value):
@@ -166,7 +166,7 @@ def _text(held: Mapping[str, Any], key: str, where: str) -> str:
     return value or ""
 
 
-def _flag(held: Mapping[str, Any], key: str, where: str) -> bool:
+def _read_flag(held: Mapping[str, Any], key: str, where: str) -> bool:
     value = held.get(key, False)
     if not isinstance(value, bool):
         raise ParityError(f"{key} = {value!r} is neither true nor false", where=where, fix=f"write {key} = true")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = ["Side", "apart", "feed_stage", "running"]
+__all__ = ["Side", "distance_between", "feed_stage", "running"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,18 +63,18 @@ def feed_stage(
     before = [one.name for one in pipeline.stages[:number]]
     plain = find_function(stage.glue) if stage.glue else None
     deployed = find_function(stage.candidate_glue) if stage.candidate_glue else None
-    apart = None if deployed is None else 0.0
+    distance_between = None if deployed is None else 0.0
     for sample, arrays in given.items():
         for side in (ours, theirs):
             outputs = {name: side.get(name, sample) for name in before}
             made = _inputs_of(stage, model, plain, outputs, arrays, sample)
-            if side is theirs and deployed is not None and apart is not None:
+            if side is theirs and deployed is not None and distance_between is not None:
                 own = _inputs_of(stage, model, deployed, outputs, arrays, sample)
-                apart = max(apart, _apart_all(made, own))
+                distance_between = max(distance_between, _apart_all(made, own))
                 made = own
             for call_, each in enumerate(made):
                 side.put(f"{stage.name}.inputs", sample, call_, each)
-    return apart
+    return distance_between
 
 
 @contextlib.contextmanager
@@ -93,7 +93,7 @@ def running(model: Model, text: str) -> Iterator[Callable[[Arrays], dict[str, np
         yield run
 
 
-def apart(first: np.ndarray, second: np.ndarray | None) -> float:
+def distance_between(first: np.ndarray, second: np.ndarray | None) -> float:
     """Relative L2 distance of two tensors; infinite where the second is missing or of another shape."""
     if second is None or first.shape != second.shape:
         return math.inf
@@ -168,4 +168,4 @@ def _apart_all(first: Sequence[Arrays], second: Sequence[Arrays]) -> float:
     if len(first) != len(second):
         return math.inf
     pairs = ((mine[name], its.get(name)) for mine, its in zip(first, second, strict=True) for name in mine)
-    return max((apart(mine, its) for mine, its in pairs), default=0.0)
+    return max((distance_between(mine, its) for mine, its in pairs), default=0.0)

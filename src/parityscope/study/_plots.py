@@ -16,42 +16,42 @@ if TYPE_CHECKING:
     from parityscope.comparison import Statistics
     from parityscope.records import Suspect
 
-__all__ = ["graph_views", "plots", "wiring"]
+__all__ = ["graph_views", "plots_of", "wiring"]
 
 _DRAWN = 3  # suspects that get histograms and a view of the graph
 _REACH = 3  # nodes up and down from a suspect in its view
 _VIEW_NODES = 18
 
 
-def plots(
+def plots_of(
     outputs: Mapping[str, Statistics], tensors: Mapping[str, Statistics], suspects: tuple[Suspect, ...]
 ) -> dict[str, Any]:
     """Histograms of the outputs and of the leading suspects, by tensor."""
     leading = [suspect.site.tensor for suspect in suspects[:_DRAWN] if suspect.site.tensor in tensors]
     chosen = {**outputs, **{name: tensors[name] for name in leading}}
-    return {name: _plot(statistics) for name, statistics in chosen.items() if statistics.is_float}
+    return {name: _plot_of(statistics) for name, statistics in chosen.items() if statistics.is_float}
 
 
-def _plot(statistics: Statistics) -> dict[str, Any]:
+def _plot_of(statistics: Statistics) -> dict[str, Any]:
     plain = to_plain(statistics)
     channels = plain.get("channels") or {"worst": []}
     return {
-        "reference": _values(plain["reference_values"]),
-        "candidate": _values(plain["candidate_values"]),
-        "error": _octaves(plain["error_octaves"]),
+        "reference": _values_of(plain["reference_values"]),
+        "candidate": _values_of(plain["candidate_values"]),
+        "error": _octaves_of(plain["error_octaves"]),
         "channels": channels["worst"],
     }
 
 
-def _values(histogram: Mapping[str, Any]) -> dict[str, Any]:
+def _values_of(histogram: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "negative": _octaves(histogram["negative"]),
+        "negative": _octaves_of(histogram["negative"]),
         "zero": histogram["zero"],
-        "positive": _octaves(histogram["positive"]),
+        "positive": _octaves_of(histogram["positive"]),
     }
 
 
-def _octaves(dense: Mapping[str, Any]) -> list[list[int]]:
+def _octaves_of(dense: Mapping[str, Any]) -> list[list[int]]:
     return [[int(dense["first"]) + place, int(count)] for place, count in enumerate(dense["counts"]) if count]
 
 
@@ -65,16 +65,16 @@ def graph_views(model: Model, suspects: tuple[Suspect, ...]) -> dict[str, Any]:
     order = {id(node): index for index, node in enumerate(computing)}
     by_tensor = {suspect.site.tensor: suspect for suspect in suspects}
     return {
-        suspect.site.tensor: _view(suspect, computing, order, by_tensor)
+        suspect.site.tensor: _view_around(suspect, computing, order, by_tensor)
         for suspect in suspects[:_DRAWN]
         if 0 <= suspect.site.index < len(computing)
     }
 
 
-def _view(
+def _view_around(
     suspect: Suspect, computing: list[ir.Node], order: Mapping[int, int], by_tensor: Mapping[str, Suspect]
 ) -> dict[str, Any]:
-    near = {order[id(node)]: node for node in _neighbours(computing[suspect.site.index], order)}
+    near = {order[id(node)]: node for node in _neighbours_of(computing[suspect.site.index], order)}
     nodes, edges = [], []
     for index, node in sorted(near.items()):
         mine = next((by_tensor[str(value.name)] for value in node.outputs if value.name in by_tensor), None)
@@ -95,7 +95,7 @@ def _view(
     return {"nodes": nodes, "edges": edges}
 
 
-def _neighbours(center: ir.Node, order: Mapping[int, int]) -> list[ir.Node]:
+def _neighbours_of(center: ir.Node, order: Mapping[int, int]) -> list[ir.Node]:
     """Nodes within `_REACH` steps of `center`, nearest first, at most `_VIEW_NODES`."""
     found: dict[int, ir.Node] = {id(center): center}
     edge = [center]

@@ -88,24 +88,24 @@ def ask_again(document: Mapping[str, Any], replaced: Mapping[str, str], again: s
     asked.update((name, named.path(name, asked[name])) for name in ("model", *_PATHS))
     asked["shapes"] = {str(name): tuple(map(int, shape)) for name, shape in asked["shapes"].items()}
     return RequestAgain(
-        request=Request(**asked, policy=_policy(document["policy"])),
+        request=Request(**asked, policy=_policy_of(document["policy"])),
         models={side: str(marks.get(f"{side}.{MODEL}", {}).get("sha256")) for side in ("reference", "candidate")},
         notes=named.notes(),
     )
 
 
-def _policy(plain: Mapping[str, Any]) -> Policy:
+def _policy_of(plain: Mapping[str, Any]) -> Policy:
     if plain["declared"] not in DECLARED:
         raise ValueError(f"{plain['declared']!r} is no declared arithmetic")
     return Policy(
         declared=plain["declared"],
         declared_reason=str(plain["declared_reason"]),
-        budgets=tuple(map(_budget, plain["budgets"])),
+        budgets=tuple(map(_budget_of, plain["budgets"])),
         matched=tuple(map(str, plain["matched"])),
     )
 
 
-def _budget(plain: Mapping[str, Any]) -> Budget:
+def _budget_of(plain: Mapping[str, Any]) -> Budget:
     if plain["metric"] not in {*known_metrics(), OUTSIDE}:
         raise ValueError(f"there is no metric {plain['metric']!r}")
     tolerance = plain["tolerance"]

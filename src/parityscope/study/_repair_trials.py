@@ -14,7 +14,7 @@ from parityscope.errors import ParityError
 from parityscope.records import Skip, Trial
 from parityscope.repairs import repairs
 from parityscope.study._outputs import run_outputs
-from parityscope.study._verdicts import judge, pair_of
+from parityscope.study._verdicts import judge_pair, pair_of
 
 if TYPE_CHECKING:
     from parityscope.examination import Examination
@@ -43,14 +43,14 @@ def try_repairs(examination: Examination) -> Diagnosis:
                 )
                 offers.append(offer)
             elif finding.role == "cause" and offer.repair in known:
-                offers.append(_tried(examination, finding, offer, skipped))
+                offers.append(_try_offer(examination, finding, offer, skipped))
             else:
                 offers.append(offer)
         findings.append(replace(finding, repairs=tuple(offers)))
     return replace(diagnosis, findings=tuple(findings), skipped=(*diagnosis.skipped, *skipped))
 
 
-def _tried(examination: Examination, finding: Finding, offer: OfferedRepair, skipped: list[Skip]) -> OfferedRepair:
+def _try_offer(examination: Examination, finding: Finding, offer: OfferedRepair, skipped: list[Skip]) -> OfferedRepair:
     import onnx_ir as ir
 
     case, candidate = examination.case, examination.candidate
@@ -83,7 +83,7 @@ def _tried(examination: Examination, finding: Finding, offer: OfferedRepair, ski
                 expected=pair.expected,
                 outside=run.outside.get(pair.site.tensor),
             )
-            verdicts.add(judge(again, statistics, case.policy))
+            verdicts.add(judge_pair(again, statistics, case.policy))
     verdict: Verdict = "beyond" if "beyond" in verdicts else "incomplete" if "incomplete" in verdicts else "within"
     trial = Trial(before=before, after=after, verdict=verdict, note=f"{note}; the copy is {REPAIRED} in the study")
     return replace(offer, trial=trial)

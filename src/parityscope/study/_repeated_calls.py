@@ -42,7 +42,7 @@ def measure_growth(examination: Examination) -> Growth:
     """
     case, reference, candidate = examination.case, examination.reference, examination.candidate
     names, states, progress = examination.names, examination.request.states, examination.progress
-    _check(case, (reference, candidate), states)
+    _check_states(case, (reference, candidate), states)
     indices = case.inputs.indices
     count = examination.request.steps or max(_STEPS, len(indices))
     sequence = [case.inputs.sample(indices[min(call, len(indices) - 1)]).arrays for call in range(count)]
@@ -62,15 +62,15 @@ def measure_growth(examination: Examination) -> Growth:
             nonlocal done
             progress("calling again", done, count)
             done += 1
-            return _call(theirs, case, names)(arrays)
+            return _caller_of(theirs, case, names)(arrays)
 
         try:
-            return growth_of(_call(ours, case, {}), counted, sequence, states, honest=_call(other, case, {}))
+            return growth_of(_caller_of(ours, case, {}), counted, sequence, states, honest=_caller_of(other, case, {}))
         except ValueError as error:
             raise ParityError(str(error), where=str(case.model.path), fix="see --state OUTPUT=INPUT") from error
 
 
-def _check(case: Case, targets: tuple[Target, ...], states: Mapping[str, str]) -> None:
+def _check_states(case: Case, targets: tuple[Target, ...], states: Mapping[str, str]) -> None:
     inputs = {value.name: value for value in case.model.inputs}
     outputs = {value.name: value for value in case.model.outputs}
     for name, output in states.items():
@@ -88,7 +88,7 @@ def _check(case: Case, targets: tuple[Target, ...], states: Mapping[str, str]) -
         )
 
 
-def _call(session: Session, case: Case, names: Mapping[str, str]) -> Callable[[Arrays], Arrays]:
+def _caller_of(session: Session, case: Case, names: Mapping[str, str]) -> Callable[[Arrays], Arrays]:
     place = case.inputs.indices[0]
 
     def call(arrays: Arrays) -> Arrays:

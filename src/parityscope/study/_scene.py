@@ -48,12 +48,12 @@ def scene_of(known: Examination) -> Scene:
         spread=run.spread,
         changing=run.changing,
         disturbance=layers.localization.disturbance if layers else 0.0,
-        lab=_lab(case, layers) if layers else None,
+        lab=_open_lab(case, layers) if layers else None,
         policy=case.policy,
         own=case.own,
         environments=(
-            _facts(known.reference, run.reference_environment),
-            _facts(known.candidate, run.candidate_environment),
+            _facts_of(known.reference, run.reference_environment),
+            _facts_of(known.candidate, run.candidate_environment),
         ),
         real=known.real,
         sequence=known.growth,
@@ -61,7 +61,7 @@ def scene_of(known: Examination) -> Scene:
     )
 
 
-def _facts(target: Target, told: Mapping[str, str]) -> dict[str, str]:
+def _facts_of(target: Target, told: Mapping[str, str]) -> dict[str, str]:
     """What a side tells of itself, with the facts of this machine unless it is a recording."""
     if is_recording(target):
         return dict(told)
@@ -70,7 +70,7 @@ def _facts(target: Target, told: Mapping[str, str]) -> dict[str, str]:
     return {**here, **told, "cpu": here["cpu"]}
 
 
-def _lab(case: Case, layers: Layers) -> Lab:
+def _open_lab(case: Case, layers: Layers) -> Lab:
     """Experiments on the worst localized sample."""
     sample = layers.reference.samples[0]
     feeds = case.inputs.sample(sample).arrays
@@ -86,14 +86,14 @@ def _lab(case: Case, layers: Layers) -> Lab:
             pairing=pairing,
         )
         given = Given(sides, pairing, sample, tensor)
-        world = World(name="replayed", program=program_of(case.model), stored=_replaced(constants), given=given)
+        world = World(name="replayed", program=program_of(case.model), stored=_replacements(constants), given=given)
         found: dict[str, np.ndarray] = {}
         for moment in evaluate([world], feeds, [tensor], sessions):
             found.update((site, moment.computed("replayed", site)) for site in moment.sites)
         return np.asarray(found[tensor])
 
     def forward(tensor: str, constants: Mapping[str, np.ndarray]) -> np.ndarray:
-        world = World(name="forward", program=program_of(case.model), stored=_replaced(constants))
+        world = World(name="forward", program=program_of(case.model), stored=_replacements(constants))
         return run_world(world, feeds, [tensor], sessions)[tensor]
 
     return Lab(
@@ -104,5 +104,5 @@ def _lab(case: Case, layers: Layers) -> Lab:
     )
 
 
-def _replaced(constants: Mapping[str, np.ndarray]) -> dict[str, Replaced]:
+def _replacements(constants: Mapping[str, np.ndarray]) -> dict[str, Replaced]:
     return {name: Replaced(array) for name, array in constants.items()}

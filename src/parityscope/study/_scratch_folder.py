@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
     from parityscope.records import Target
 
-__all__ = ["claimed", "has_recordings", "has_work", "mark_failed", "run_facts", "start_or_resume", "tidy"]
+__all__ = ["claim_scratch", "has_recordings", "has_work", "mark_failed", "run_facts", "start_or_resume", "tidy_scratch"]
 
 _SCHEMA = "parityscope-resume/1"
 _FAILED = "failed"
@@ -50,13 +50,13 @@ def run_facts(examination: Examination) -> dict[str, Any]:
         "model": case.model.sha256,
         "inputs": case.inputs.sha256,
         "samples": list(case.inputs.indices),
-        "reference": _side(examination.reference),
-        "candidate": _side(examination.candidate),
+        "reference": _side_facts(examination.reference),
+        "candidate": _side_facts(examination.candidate),
     }
 
 
 @contextlib.contextmanager
-def claimed(scratch: Path, folder: Path) -> Iterator[None]:
+def claim_scratch(scratch: Path, folder: Path) -> Iterator[None]:
     """Holds `scratch` for this process alone; the system gives it free when the process ends, however it ends.
 
     Raises:
@@ -114,14 +114,16 @@ def start_or_resume(scratch: Path, facts: Mapping[str, Any] | None) -> None:
     before = _facts_in(scratch)
     failed = (scratch / _FAILED).exists()
     if has_recordings(scratch) and (facts is None or before != facts) and not failed:
-        changed = sorted(name for name in {*(before or {}), *(facts or {})} if _of(before, name) != _of(facts, name))
+        changed = sorted(
+            name for name in {*(before or {}), *(facts or {})} if _fact_of(before, name) != _fact_of(facts, name)
+        )
         raise ParityError(
             f"an interrupted run of another case left its recorded tensors here (changed: {', '.join(changed)})",
             where=str(scratch),
             fix=f"choose another --study, or give that run up: rm -r {scratch}",
         )
     if facts is None or before != facts or not has_work(scratch):
-        _empty(scratch)
+        _empty_folder(scratch)
     (scratch / _FAILED).unlink(missing_ok=True)
     for unfinished in scratch.rglob("*.part"):
         unfinished.unlink()
@@ -145,7 +147,7 @@ def mark_failed(scratch: Path) -> None:
         (scratch / _FAILED).touch()
 
 
-def tidy(scratch: Path) -> None:
+def tidy_scratch(scratch: Path) -> None:
     """Takes away what only an unfinished study needs."""
     for note in (*(scratch / "tensors").rglob(NOTES), *(scratch / "tensors").rglob(TRIED), *scratch.rglob("*.part")):
         note.unlink()
@@ -161,11 +163,11 @@ def _facts_in(scratch: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _of(facts: Mapping[str, Any] | None, name: str) -> Any:
+def _fact_of(facts: Mapping[str, Any] | None, name: str) -> Any:
     return (facts or {}).get(name)
 
 
-def _empty(scratch: Path) -> None:
+def _empty_folder(scratch: Path) -> None:
     for path in scratch.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
@@ -173,12 +175,12 @@ def _empty(scratch: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _side(target: Target) -> dict[str, Any]:
+def _side_facts(target: Target) -> dict[str, Any]:
     """A target, the digests of the files and folders that its options name, and the version of its runtime."""
     probe = probed(backend(target.backend))
     return {
         "target": format_target(target),
-        "files": {key: _digest(Path(value)) for key, value in target.options if _is_there(value)},
+        "files": {key: _digest_of(Path(value)) for key, value in target.options if _is_there(value)},
         "runtime": probe.version,
         "facts": dict(probe.facts),
     }
@@ -191,7 +193,7 @@ def _is_there(value: str) -> bool:
         return False
 
 
-def _digest(path: Path) -> str:
+def _digest_of(path: Path) -> str:
     folder = path.is_dir()
     files = sorted(one for one in path.rglob("*") if one.is_file()) if folder else [path]
     return digest_of_files(files, path if folder else None)

@@ -55,15 +55,15 @@ def with_simulated(known: Examination) -> Diagnosis:
             continue
         target = Target(backend="sim", precision=name)
         try:
-            both, either = _standing(known, target)
+            both, either = _count_standing(known, target)
             tried.append(f"{name}: {both:,} of {either:,}")
             if both < _STANDS * either:
                 continue
-            found = _examined(known, target)
+            found = _examine_simulation(known, target)
         except ParityError as error:
             skip = Skip(what=f"NaN and Inf in a simulation of {name}", reason=error.problem, fix=error.fix)
             return replace(diagnosis, skipped=(*diagnosis.skipped, skip))
-        told = tuple(_told(one, name, both, either) for one in found if one.code.startswith(_ABOUT))
+        told = tuple(_tell_finding(one, name, both, either) for one in found if one.code.startswith(_ABOUT))
         if told:
             rest = (replace(one, role="contributing") if one.role == "cause" else one for one in diagnosis.findings)
             return replace(diagnosis, findings=(*told, *rest))
@@ -78,7 +78,7 @@ def with_simulated(known: Examination) -> Diagnosis:
     return replace(diagnosis, skipped=(*diagnosis.skipped, skip))
 
 
-def _standing(known: Examination, target: Target) -> tuple[int, int]:
+def _count_standing(known: Examination, target: Target) -> tuple[int, int]:
     """Elements of the outputs that are NaN or Inf, and not in the reference: on both sides, and on either."""
     case, both, either = known.case, 0, 0
     with (
@@ -97,7 +97,7 @@ def _standing(known: Examination, target: Target) -> tuple[int, int]:
     return both, either
 
 
-def _examined(known: Examination, target: Target) -> Sequence[Finding]:
+def _examine_simulation(known: Examination, target: Target) -> Sequence[Finding]:
     """What the checks find where the simulation stands in the place of the recording."""
     from parityscope.study._layers import observe_layers
 
@@ -127,7 +127,7 @@ def _examined(known: Examination, target: Target) -> Sequence[Finding]:
         return examine_scene(replace(scene_of(known), bench=bench), progress=known.progress).diagnosis.findings
 
 
-def _told(finding: Finding, name: str, both: int, either: int) -> Finding:
+def _tell_finding(finding: Finding, name: str, both: int, either: int) -> Finding:
     """A finding about the simulation as one about the recording."""
     title = {"f16": "FP16", "bf16": "BF16"}[name]
     where = f"{both:,} of {either:,} elements" if both < either else f"all {both:,} elements"

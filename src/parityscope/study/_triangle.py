@@ -70,7 +70,7 @@ def measure_triangle(
                     aligner(case.policy.matched)(expected, third.run(sample)),
                 )
                 for name in outputs:
-                    problem = _add(totals, name, (name, pairing.get(name, name), name), runs)
+                    problem = _add_sample(totals, name, (name, pairing.get(name, name), name), runs)
                     if problem:
                         missing.setdefault(name, problem)
             progress("comparing with a peer", len(samples), len(samples))
@@ -89,7 +89,7 @@ def measure_triangle(
     return found, [Skip(what=f"peer's output {name}", reason=reason) for name, reason in missing.items()]
 
 
-def _add(
+def _add_sample(
     totals: dict[tuple[str, str], Statistics],
     name: str,
     names: tuple[str, str, str],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.backends import Capture, backend, optimizes_as_onnxruntime
 from parityscope.backends.opening import open_target
-from parityscope.study._neighbour_targets import unoptimized
+from parityscope.study._neighbour_targets import unoptimized_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ def second_run(examination: Examination) -> Callable[[], tuple[Arrays, Arrays]] 
         if ours is None:
             with open_target(model, reference, Capture()) as session:
                 ours = session.run(sample)
-        with open_target(model, unoptimized(reference), Capture()) as session:
+        with open_target(model, unoptimized_target(reference), Capture()) as session:
             return ours, session.run(sample)
 
     return run

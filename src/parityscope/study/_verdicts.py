@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from parityscope.comparison.tolerance import Outside
     from parityscope.records import Policy, Verdict
 
-__all__ = ["has_budget", "judge", "pair_of", "reason_for"]
+__all__ = ["has_budget", "judge_pair", "pair_of", "reason_for"]
 
 
 def pair_of(
@@ -59,7 +59,7 @@ def pair_of(
     )
 
 
-def judge(pair: Pair, statistics: Statistics, policy: Policy) -> Verdict:
+def judge_pair(pair: Pair, statistics: Statistics, policy: Policy) -> Verdict:
     """The verdict on one output: by the budgets that apply to it, else by its grade."""
     if statistics.nonfinite_agreeing == statistics.count:  # nothing has a size: no elements, or NaN on both sides
         return "incomplete"
@@ -74,12 +74,12 @@ def judge(pair: Pair, statistics: Statistics, policy: Policy) -> Verdict:
         return "incomplete"
     error = graded_error(statistics)
     limits = {name: pair.expected[name] * margin_of(name) for name in DECLARED if name in pair.expected}
-    if any(error <= limit for name, limit in limits.items() if _covers(policy.declared, name, pair)):
+    if any(error <= limit for name, limit in limits.items() if _is_covered(policy.declared, name, pair)):
         return "within"
     if policy.declared in limits:
         return "beyond"
     # Nobody knows what the declared arithmetic costs, unless a coarser one would be no excuse either.
-    coarser = [limit for name, limit in limits.items() if not _covers(policy.declared, name, pair)]
+    coarser = [limit for name, limit in limits.items() if not _is_covered(policy.declared, name, pair)]
     return "beyond" if coarser and error > max(coarser) else "incomplete"
 
 
@@ -91,10 +91,10 @@ def has_budget(pair: Pair, policy: Policy) -> bool:
 def reason_for(pair: Pair, policy: Policy) -> str:
     """Why the verdict on an output is what it is, in one sentence."""
     paired = "row by row, paired by value: " if pair.site.tensor in policy.matched else ""
-    return paired + _reason(pair, policy)
+    return paired + _reason_of(pair, policy)
 
 
-def _reason(pair: Pair, policy: Policy) -> str:
+def _reason_of(pair: Pair, policy: Policy) -> str:
     if pair.statistics and pair.nonfinite_agreeing == pair.statistics["count"]:
         what = "all its values are NaN or infinite on both sides" if pair.nonfinite_agreeing else "it has no elements"
         return f"nothing could be compared: {what}"
@@ -114,7 +114,7 @@ def _reason(pair: Pair, policy: Policy) -> str:
     return f"measured {measured:.3g}; {policy.declared} rounding explains {expected:.3g} on these samples (ratio {ratio:.3g})"
 
 
-def _covers(declared: str, name: str, pair: Pair) -> bool:
+def _is_covered(declared: str, name: str, pair: Pair) -> bool:
     """Whether an error expected of `name` is excused by the declared arithmetic."""
     if name not in pair.expected or declared not in DECLARED:
         return False

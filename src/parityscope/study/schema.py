@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     # What becomes of a text, by the word that `x-shared` has for it.
     Sharing = Mapping[str, Callable[[str], str]]
 
-__all__ = ["problem_of", "shared", "study_schema", "upgraded"]
+__all__ = ["problem_of", "share_document", "study_schema", "upgrade_document"]
 
 _FILE = "study.schema.json"
 _NOTHING = "nothing"
@@ -55,13 +55,13 @@ def study_schema() -> Form:
 def problem_of(document: Any) -> str:
     """What of a document does not have the form of a study: the first place and what is wrong there; "" if all is right."""
     try:
-        _check()(document)
+        _study_check()(document)
     except _MisfitError as misfit:
         return f"{''.join(reversed(misfit.path)).removeprefix('.') or 'it'} {misfit.said}"
     return ""
 
 
-def upgraded(document: Mapping[str, Any]) -> Mapping[str, Any]:
+def upgrade_document(document: Mapping[str, Any]) -> Mapping[str, Any]:
     """A document as it is written today: `question` once had how far to go in a record of its own."""
     question = document.get("question")
     if not isinstance(question, dict) or not all(
@@ -75,23 +75,23 @@ def upgraded(document: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**document, "question": {"folder": question.get("folder"), "asked": asked, "files": files}}
 
 
-def shared(document: Mapping[str, Any], sharing: Sharing) -> dict[str, Any]:
+def share_document(document: Mapping[str, Any], sharing: Sharing) -> dict[str, Any]:
     """What of a study may be given away: numbers, and of each text what `sharing` makes of it; what the schema lacks goes."""
-    kept: dict[str, Any] = _shared(dict(document), study_schema(), sharing)
+    kept: dict[str, Any] = _shared_value(dict(document), study_schema(), sharing)
     return kept
 
 
 @cache
-def _check() -> Check:
-    return _checker(study_schema(), {})
+def _study_check() -> Check:
+    return _checker_of(study_schema(), {})
 
 
-def _checker(form: Form, known: dict[str, Check]) -> Check:
+def _checker_of(form: Form, known: dict[str, Check]) -> Check:
     """A function that raises where a value is not of this form; `known` are those of definitions that were made already."""
     if "$ref" in form:
-        return _referred(str(form["$ref"]), known)
+        return _check_reference(str(form["$ref"]), known)
     if "anyOf" in form:
-        return _any([_checker(one, known) for one in form["anyOf"]], form["anyOf"])
+        return _check_any([_checker_of(one, known) for one in form["anyOf"]], form["anyOf"])
     if "enum" in form:
         return _one_of(tuple(form["enum"]))
     if "type" not in form:
@@ -99,39 +99,39 @@ def _checker(form: Form, known: dict[str, Check]) -> Check:
     kind = str(form["type"])
     inner: Check | None = None
     if kind == "object":
-        inner = _object(form, known)
+        inner = _check_object(form, known)
     elif kind == "array" and "items" in form:
-        inner = _items(_checker(form["items"], known))
-    return _typed(kind, inner)
+        inner = _check_items(_checker_of(form["items"], known))
+    return _check_type(kind, inner)
 
 
-def _referred(reference: str, known: dict[str, Check]) -> Check:
+def _check_reference(reference: str, known: dict[str, Check]) -> Check:
     name = reference.rpartition("/")[2]
     if name not in known:
-        known[name] = _checker(_definition(reference), known)
+        known[name] = _checker_of(_definition_of(reference), known)
     return known[name]
 
 
-def _definition(reference: str) -> Form:
+def _definition_of(reference: str) -> Form:
     held: Form = study_schema()["definitions"][reference.rpartition("/")[2]]
     return held
 
 
-def _typed(kind: str, inner: Check | None) -> Check:
+def _check_type(kind: str, inner: Check | None) -> Check:
     types, number = _TYPES[kind], kind in {"integer", "number"}
 
     def check(value: Any) -> None:
         if not isinstance(value, types) or (number and value is True) or (number and value is False):
-            raise _MisfitError(f"is {_named(value)}, not {_wanted(kind)}")
+            raise _MisfitError(f"is {_words_of(value)}, not {_words_wanted(kind)}")
         if inner is not None:
             inner(value)
 
     return check
 
 
-def _object(form: Form, known: dict[str, Check]) -> Check:
-    inside = {name: _checker(held, known) for name, held in form.get("properties", {}).items()}
-    further = _checker(form["additionalProperties"], known) if "additionalProperties" in form else None
+def _check_object(form: Form, known: dict[str, Check]) -> Check:
+    inside = {name: _checker_of(held, known) for name, held in form.get("properties", {}).items()}
+    further = _checker_of(form["additionalProperties"], known) if "additionalProperties" in form else None
     required = tuple(form.get("required", ()))
 
     def check(value: dict[str, Any]) -> None:
@@ -141,12 +141,12 @@ def _object(form: Form, known: dict[str, Check]) -> Check:
         for name, held in value.items():
             one = inside.get(name, further)
             if one is not None:
-                _within(one, held, f".{name}")
+                _check_inside(one, held, f".{name}")
 
     return check
 
 
-def _items(one: Check) -> Check:
+def _check_items(one: Check) -> Check:
     def check(value: list[Any]) -> None:
         for place, held in enumerate(value):
             try:
@@ -158,7 +158,7 @@ def _items(one: Check) -> Check:
     return check
 
 
-def _within(one: Check, held: Any, key: str) -> None:
+def _check_inside(one: Check, held: Any, key: str) -> None:
     try:
         one(held)
     except _MisfitError as misfit:
@@ -169,15 +169,15 @@ def _within(one: Check, held: Any, key: str) -> None:
 def _one_of(values: tuple[Any, ...]) -> Check:
     def check(value: Any) -> None:
         if value not in values:
-            raise _MisfitError(f"is {_named(value)}, not one of {', '.join(map(str, values))}")
+            raise _MisfitError(f"is {_words_of(value)}, not one of {', '.join(map(str, values))}")
 
     return check
 
 
-def _any(checks: list[Check], forms: list[Form]) -> Check:
+def _check_any(checks: list[Check], forms: list[Form]) -> Check:
     nullable = any(form.get("type") == "null" for form in forms)
     others = [check for check, form in zip(checks, forms, strict=True) if form.get("type") != "null"]
-    wanted = " or ".join(_wanted(str(form["type"])) for form in forms if "type" in form)
+    wanted = " or ".join(_words_wanted(str(form["type"])) for form in forms if "type" in form)
 
     def check(value: Any) -> None:
         if value is None and nullable:
@@ -189,16 +189,16 @@ def _any(checks: list[Check], forms: list[Form]) -> Check:
                 return one(value)
             except _MisfitError:
                 continue
-        raise _MisfitError(f"is {_named(value)}, not {wanted}")
+        raise _MisfitError(f"is {_words_of(value)}, not {wanted}")
 
     return check
 
 
-def _wanted(kind: str) -> str:
+def _words_wanted(kind: str) -> str:
     return _WORDS.get(kind, f"a {kind}")
 
 
-def _named(value: Any) -> str:
+def _words_of(value: Any) -> str:
     if isinstance(value, str):
         return f"{value[:40]!r}"
     if value is None or isinstance(value, bool | int | float):
@@ -206,18 +206,18 @@ def _named(value: Any) -> str:
     return "a list" if isinstance(value, list) else "an object"
 
 
-def _shared(value: Any, form: Form, sharing: Sharing) -> Any:
+def _shared_value(value: Any, form: Form, sharing: Sharing) -> Any:
     how = form.get("x-shared", "")
     if how == _NOTHING:
         return type(value)()
     if "$ref" in form:
-        return _shared(value, _definition(str(form["$ref"])), sharing)
+        return _shared_value(value, _definition_of(str(form["$ref"])), sharing)
     if "anyOf" in form:
-        return _shared(value, _fitting(value, form["anyOf"]), sharing)
+        return _shared_value(value, _fitting_form(value, form["anyOf"]), sharing)
     if isinstance(value, str):
         return sharing[how](value) if how in sharing else value if value in form.get("enum", ()) else ""
     if isinstance(value, list):
-        return [_shared(one, form.get("items", form), sharing) for one in value]
+        return [_shared_value(one, form.get("items", form), sharing) for one in value]
     if isinstance(value, dict):
         return _shared_object(value, form, sharing)
     return value
@@ -225,19 +225,19 @@ def _shared(value: Any, form: Form, sharing: Sharing) -> Any:
 
 def _shared_object(value: dict[str, Any], form: Form, sharing: Sharing) -> dict[str, Any]:
     if "type" not in form:  # of any form: the word for its texts holds for all that is inside
-        return {name: _shared(held, form, sharing) for name, held in value.items()}
+        return {name: _shared_value(held, form, sharing) for name, held in value.items()}
     inside, further = form.get("properties", {}), form.get("additionalProperties")
-    kept = {name: _shared(held, inside[name], sharing) for name, held in value.items() if name in inside}
+    kept = {name: _shared_value(held, inside[name], sharing) for name, held in value.items() if name in inside}
     if further is not None and "x-shared-keys" in form:
-        kept |= {name: _shared(held, further, sharing) for name, held in value.items() if name not in inside}
+        kept |= {name: _shared_value(held, further, sharing) for name, held in value.items() if name not in inside}
     return kept
 
 
-def _fitting(value: Any, forms: list[Form]) -> Form:
+def _fitting_form(value: Any, forms: list[Form]) -> Form:
     """The first of the forms that the value has; the last if none."""
     for form in forms[:-1]:
         try:
-            _checker(form, {})(value)
+            _checker_of(form, {})(value)
         except _MisfitError:
             continue
         return form
