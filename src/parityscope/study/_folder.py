@@ -130,9 +130,9 @@ def _refuse_other(document: Any, path: Path, kinds: tuple[str, ...]) -> None:
     schema = str(held.get("schema") or "")
     name, _, number = schema.partition("/")
     ours, _, known = SCHEMA.partition("/")
+    tool = held.get("tool")
+    version = str(tool.get("version") or "") if isinstance(tool, dict) else ""
     if name == ours and number.isdecimal() and int(number) > int(known):
-        tool = held.get("tool")
-        version = str(tool.get("version") or "") if isinstance(tool, dict) else ""
         raise ParityError(
             f"{path} was written by a newer Parityscope{f' ({version[:40]})' if version else ''}: its schema is"
             f" {schema[:40]}, and this version reads {SCHEMA}",
@@ -141,10 +141,11 @@ def _refuse_other(document: Any, path: Path, kinds: tuple[str, ...]) -> None:
         )
     if schema != SCHEMA or held.get("kind", "") not in kinds:
         other = schema if schema and schema != SCHEMA else held.get("kind", "") if schema else ""
+        reads = f", or read it with Parityscope {version[:40]}, which wrote it" if version else ""
         raise ParityError(
             f"{path} is not a study of schema {SCHEMA}" + (f" but of {other!r}" if other else ""),
             where=str(path),
-            fix="run `diagnose` again with this version",
+            fix=f"run `diagnose` again with this version{reads}",
         )
 
 
