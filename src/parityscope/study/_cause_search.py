@@ -103,7 +103,7 @@ def _correct_claim(known: Examination, trail: Trail, claim: CauseClaim, labels: 
     try:
         copy = correct_copy(trail.copy, correction, next(labels))
         after = energy_of(copy)
-        if by_size and trail.number > 1 and not _is_far_beyond(copy, claim.findings[0]):
+        if by_size and trail.number > 1 and not _is_far_beyond(trail.copy, claim.findings[0]):
             return None
         if not by_size and 1.0 - after / trail.energy < _TAKES:
             return None
