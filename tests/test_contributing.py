@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
 
 from parityscope.arithmetic.fusion import profile_named
 from parityscope.arithmetic.fusion.patterns import fused_by
-from parityscope.checks import Check, checks
+from parityscope.checks import Check, Example, checks
 from parityscope.checks.asking import ask
 from parityscope.cli._catalogue import catalogue
 from parityscope.errors import ParityError
+from parityscope.testing.check_contract import check_examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,3 +121,13 @@ def test_what_a_change_costs_is_said_of_each_kind() -> None:
         "a new fact in the document",
     ):
         assert f"| {kind} |" in text
+
+
+def test_a_contract_that_is_not_kept_says_what_became_of_the_claim(tmp_path: Path) -> None:
+    quiet = checks()["DAT002"]
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[1,4] x) => (float[1,4] y) { y = Relu(x) }'
+    example = Example(model=text, inputs={"x": np.ones((1, 4), np.float32)}, candidate="ort?optimization=disabled")
+    with pytest.raises(AssertionError, match="DAT002: example 0 of holds is not found: it makes no claim here"):
+        check_examples(replace(quiet, holds=(example,), holds_not=()), tmp_path / "quiet")
+    with pytest.raises(AssertionError, match=r"USR001: example 0 .* it is not registered"):
+        check_examples(replace(quiet, code="USR001", holds=(example,), holds_not=()), tmp_path / "unknown")

@@ -40,10 +40,12 @@ if TYPE_CHECKING:
 
     from parityscope.checks import Bench, Scene
     from parityscope.hypotheses.from_other_graph import Compared, Unit
+    from parityscope.records import Finding
 
-__all__ = ["CHECK"]
+__all__ = ["CHECK", "tells_version"]
 
 _VERSION = "The candidate is another version of the model"
+_CODE = "EXP005"
 _RETRAINED = "retrained"
 _MANY = 3  # weights that more training moved: it never moves one layer's alone
 _TOLD = 3  # places and harmless differences that are named
@@ -157,6 +159,12 @@ def _told(scene: Scene, compared: Compared, unit: Unit, share: float, seen: Show
     )
 
 
+def tells_version(finding: Finding) -> bool:
+    """Whether a finding says that all weights are another training's: such a candidate errs by any size."""
+    told = finding.details
+    return finding.code == _CODE and told.get("parameter") == _RETRAINED and int(told.get("differences", 0)) >= _MANY
+
+
 def _words(unit: Unit) -> str:
     """What differs, at how many places."""
     words, count = unit.differences[0].words + unit.note, len({one.words for one in unit.differences})
@@ -190,7 +198,7 @@ _MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[4,6] x) => (float[
 _OTHER = _MODEL.replace(" a", " q").replace("(a)", "(q)")
 
 CHECK = Check(
-    code="EXP005",
+    code=_CODE,
     title="The candidate's own graph says something else",
     propose=_propose,
     holds=(

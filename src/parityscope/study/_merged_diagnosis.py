@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from parityscope.checks.other_graph import tells_version
 from parityscope.diagnosis import CONTRIBUTES, DESCRIBE, SPENT, Tested, claim_of, identity_of
 from parityscope.records import ROLES, Evidence, Skip
 
@@ -21,7 +22,6 @@ GONE = "gone once "
 
 _UNEXPLAINED = "FUS003"  # nothing that is known explains a layer
 _SIZE = "ACC001"  # nothing but the size of the error speaks for it
-_VERSION = "The candidate is another version of the model"  # its title where all weights are another training's
 _FILE = "EXP005"  # the candidate's own graph says something else
 
 
@@ -52,7 +52,7 @@ def merge_rounds(first: Diagnosis, found: Further) -> Diagnosis:
         # A claim by size alone has nothing left to explain; others may tell the same cause in other words.
         # What the file says at many layers leaves none of them unexplained; another version of all weights errs by any size.
         says = {_UNEXPLAINED} if any(step.code == _FILE for step in sequence.steps) else set()
-        says |= {_SIZE} if any(step.title == _VERSION for step in sequence.steps) else set()
+        says |= {_SIZE} if any(map(tells_version, causes)) else set()
         gone = [one for one in others if _by_size(one, shares) or one.code in says]
         refuted += [evidence for one in gone for evidence in _refute_gone(one, sequence)]
         others = [one for one in others if one not in gone]

@@ -17,6 +17,7 @@ from parityscope.backends.targets import parse_target
 from parityscope.case import Case, load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.own import OwnInputs
+from parityscope.checks import checks
 from parityscope.evaluation.evaluating import run_world
 from parityscope.evaluation.program import compile_program
 from parityscope.evaluation.worlds import Replaced, World
@@ -43,9 +44,10 @@ def check_examples(check: Check, folder: Path) -> None:
         AssertionError: a finding that must be there is not, one that must not be is, or it names another tensor.
     """
     for number, example in enumerate(check.holds):
-        found = [one for one in findings_of(example, folder / f"holds-{number}") if one["code"] == check.code]
+        study = _study_of(example, folder / f"holds-{number}")
+        found = [one for one in study["findings"] if one["code"] == check.code]
         if not found:
-            raise AssertionError(f"{check.code}: example {number} of holds is not found")
+            raise AssertionError(f"{check.code}: example {number} of holds is not found: {_why_not(check.code, study)}")
         sites = [one["site"]["tensor"] for one in found if one["site"]]
         if example.site and example.site not in sites:
             raise AssertionError(f"{check.code}: example {number} of holds names {sites}, not {example.site}")
@@ -57,6 +59,21 @@ def check_examples(check: Check, folder: Path) -> None:
 
 def findings_of(example: Example, folder: Path) -> list[dict[str, Any]]:
     """The findings of the whole chain on one example."""
+    return list(_study_of(example, folder)["findings"])
+
+
+def _why_not(code: str, study: Mapping[str, Any]) -> str:
+    """What became of a check's claims in a study without a finding of it: failed, not examined, refuted, or none was made."""
+    names = (f"check {code}", f"experiment {code}-")
+    missed = [f"{one['what']}: {one['reason']}" for one in study["skipped"] if one["what"].startswith(names)]
+    against = [one["because"] for one in study["refuted"] if one["experiment"]["check"] == code]
+    if code not in checks():
+        return "it is not registered (`parityscope new` prints the lines), and examples run through the whole chain"
+    return "; ".join(missed + against) or "it makes no claim here: `propose` gives none, or what it names is not known"
+
+
+def _study_of(example: Example, folder: Path) -> Mapping[str, Any]:
+    """The whole chain on one example."""
     folder.mkdir(parents=True)
     model = load_model(write_network(folder / "model.onnx", example.model, example.constants))
     inputs = folder / "inputs.npz"
@@ -99,7 +116,7 @@ def findings_of(example: Example, folder: Path) -> list[dict[str, Any]]:
         steps=example.steps,
     )
     asked = Examination(request=request, case=case, reference=parse_target(reference), candidate=target)
-    return list(examine(replace(asked, folder=folder / "tensors"))["findings"])
+    return examine(replace(asked, folder=folder / "tensors"))
 
 
 def _own(example: Example, data: Inputs) -> OwnInputs | None:
