@@ -237,9 +237,9 @@
       }
     for (const node of near) {
       const [x, y] = at.get(node), marks = `${node === open ? " open" : ""}${node === cause ? " cause" : ""}`;
-      const box = element("g", { class: `cell s${states[node]}${marks}`, tabindex: 0, role: "button", "aria-label": described(node) });
+      const box = element("g", { class: `cell s${states[node]}${marks}`, tabindex: 0, role: "button" });
       box.append(
-        element("title", {}, described(node)), element("rect", { x, y, width: BOX, height: HIGH, rx: 5 }),
+        element("title", {}, named(node)), element("rect", { x, y, width: BOX, height: HIGH, rx: 5 }),
         element("rect", { x, y, width: 8, height: HIGH, rx: 3, class: "flag" }),
         element("text", { x: x + 16, y: y + 20, class: "strong" }, short(operator(node) || "node", 24)),
         element("text", { x: x + 16, y: y + 39, class: "small" }, short(named(node), 27)),

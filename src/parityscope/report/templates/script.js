@@ -47,7 +47,7 @@ const whole = (place) => `${rows.name[place]} ${rows.node[place]} ${pointed("ope
     const index = make("td", "", `num s${rows.state[i]}`);
     const open = make("button", String(rows.index[i] < 0 ? "" : rows.index[i]));
     open.type = "button";
-    open.setAttribute("aria-label", words("show {0} on the map", rows.name[i]));
+    open.title = words("show on the map");
     open.addEventListener("click", () => document.dispatchEvent(new CustomEvent("open-node", { detail: rows.index[i] })));
     index.append(open);
     const shape = make("td", pointed("shape", i));
