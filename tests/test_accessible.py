@@ -27,7 +27,8 @@ PLACES = (
 AXE = next((place for place in map(Path, filter(None, PLACES)) if place.is_file()), None)
 PROBE = """<script>
 addEventListener("load", () => axe.run(document, { resultTypes: ["violations"] }).then((found) => {
-  document.body.dataset.violations = JSON.stringify(found.violations.map((one) => [one.id, one.nodes.map((node) => node.html.slice(0, 160))]));
+  const told = (one) => [one.id, one.nodes.map((node) => node.html.slice(0, 160))];
+  document.body.dataset.violations = JSON.stringify(found.violations.map(told));
 }));
 </script>"""
 

@@ -374,11 +374,25 @@ def test_no_change_is_not_proved(bench: Path, capfd: pytest.CaptureFixture[str])
     assert "do not differ" in capfd.readouterr().out
 
 
+def test_success_on_every_sample_is_told_as_success(bench: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("--samples", "10", "--budget", "rel_l2=1e-2") == 0
+    text = capfd.readouterr().out
+    assert text.startswith("✓ Within budget on 10 of 10 samples")
+    assert "49 more samples would certify it for 95.0 % of samples like these, with 95.0 % confidence." in " ".join(
+        text.split()
+    )
+    assert "not proved" not in text.partition("Before and after")[0].lower()
+    assert run("--samples", "3") == 0
+    text = capfd.readouterr().out
+    assert text.startswith("✓ Better on 3 of 3 samples")
+    assert "3 more samples would certify it." in text
+
+
 def test_too_few_samples_say_how_many_would_do(bench: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run("--samples", "10", "--budget", "rel_l2=1e-2", "--format", "json") == 3
+    assert run("--samples", "10", "--budget", "rel_l2=1e-2", "--format", "json") == 0
     held = json.loads(capfd.readouterr().out)
     assert (held["verdict"], held["needed"]) == ("not proved", 59)
-    assert run("--samples", "3", "--format", "json") == 3
+    assert run("--samples", "3", "--format", "json") == 0
     held = json.loads(capfd.readouterr().out)
     assert (held["verdict"], held["needed"]) == ("not proved", 6)
 
@@ -449,7 +463,7 @@ def test_copies_of_a_sample_prove_nothing(bench: Path, capfd: pytest.CaptureFixt
     """60 rows of which 55 are copies of five: five samples are too few for anything."""
     x = np.load("data.npz")["x"]
     np.savez("data.npz", x=x[np.arange(SAMPLES) % 5])
-    assert run("--budget", "rel_l2=1e-2", "--no-timing", "--format", "json") == 3
+    assert run("--budget", "rel_l2=1e-2", "--no-timing", "--format", "json") == 0  # kept on all five
     held = json.loads(capfd.readouterr().out)
     assert held["verdict"] == "not proved"
     assert held["needed"] == 59

@@ -56,8 +56,8 @@ def command(
     memory: o.MemoryOption = "512MiB",
     quiet: o.QuietOption = False,
 ) -> int:
-    """Proves a repair: 0 improved or within budget, 1 worse or a budget missed, 3 not proved."""
-    from parityscope.report.verification import FORMS
+    """Proves a repair: 0 improved or within budget, also on every sample tried; 1 worse or a budget missed; 3 not proved."""
+    from parityscope.report.verification import FORMS, succeeded
     from parityscope.study import Request, folder_of, prepare_folder, write_study
     from parityscope.verification import Settings
 
@@ -93,7 +93,7 @@ def command(
         print(f"{document['verdict']}; the report is {folder / 'report.html'}", file=sys.stderr)
     # What was asked for and not judged leaves the proof open, however good the rest is.
     unjudged = any(skip["asked"] for skip in document["skipped"])
-    status = _EXITS[document["verdict"]]
+    status = Exit.WITHIN if succeeded(document) else _EXITS[document["verdict"]]
     return Exit.INCOMPLETE if status == Exit.WITHIN and unjudged else status
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report._findings import findings_in_words
+from parityscope.report.verification.succeeding import certificate, succeeded
 from parityscope.report.words import ABSENT, clean, count, figure, nbytes, number, percent
 
 if TYPE_CHECKING:
@@ -34,13 +35,18 @@ def view(document: Mapping[str, Any]) -> dict[str, Any]:
     """What is shown, in the order in which it is read."""
     css, symbol, label = _LABELS[document["verdict"]]
     samples = document["inputs"]["samples"]
+    because = [_sentence(one) for one in document["because"]]
+    if succeeded(document):
+        css, symbol = "within", "✓"
+        label = f"{_success(document)} on {count(len(samples))} of {count(len(samples))} samples"
+        because = [_sentence("; ".join(_changes(document)[:3])), certificate(document)]
     return {
         "css": css,
         "symbol": symbol,
         "label": label,
-        "headline": _sentence(document["because"][0]) if document["because"] else label,
-        "because": [_sentence(one) for one in document["because"][1:]],
-        "needed": count(document["needed"]) if document["needed"] else "",
+        "headline": because[0] if because else label,
+        "because": because[1:],
+        "needed": count(document["needed"]) if document["needed"] and not succeeded(document) else "",
         "model": clean(document["model"]["name"]),
         "inputs": _inputs(document["inputs"]),
         "findings": findings_in_words(document),
@@ -58,6 +64,21 @@ def view(document: Mapping[str, Any]) -> dict[str, Any]:
         "tool": f"{document['tool']['name']} {document['tool']['version']}",
         "schema": f"{document['schema']}, kind {document['kind']}",
     }
+
+
+def _success(document: Mapping[str, Any]) -> str:
+    return "Within budget" if document["budgets"] else "Better"
+
+
+def _changes(document: Mapping[str, Any]) -> list[str]:
+    """What became of each number, those of the task first: "top-1 0 -> 1.00"."""
+    ordered = sorted(document["quantities"], key=lambda one: one["kind"] != "task")
+    return [_changed(one) for one in ordered]
+
+
+def _changed(one: Mapping[str, Any]) -> str:
+    what = f"the error of {clean(one['name'])}" if one["kind"] == "output" else clean(one["title"])
+    return f"{what} {figure(one['before'])} \N{RIGHTWARDS ARROW} {figure(one['after'])}"
 
 
 def _sentence(text: str) -> str:
