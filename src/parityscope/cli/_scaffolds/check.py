@@ -13,9 +13,9 @@ How to repair: look for the first tensor that is all zero (`parityscope compare 
 
 Sources: IEEE 754-2019, section 7.5 (underflow).
 
-Fill in: these six parts for your hypothesis, the code (a family and a number of your own), `_propose` (its parameters are
-what it wants to know, by the names of the fields of `parityscope.checks.Scene`; each claim has its prediction written down), and
-the examples at the end: the smallest models in which it must, and must not, be found.
+Fill in: these six parts for your hypothesis, the code (a family and a number of your own), `_propose` (its parameters
+are what it wants to know, by the names of the fields of `parityscope.checks.Scene`; each claim has its prediction
+written down), and the examples at the end: the smallest models in which it must, and must not, be found.
 """
 
 from __future__ import annotations
