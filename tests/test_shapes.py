@@ -68,6 +68,17 @@ def test_rows_behind_the_first_are_wrong(tmp_path: Path, capfd: pytest.CaptureFi
     assert found["findings"][0]["details"]["apart"] == pytest.approx(0.3, rel=1e-4)
 
 
+def test_rows_of_a_batch_that_cannot_be_taken_apart(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    # At place 0 or 1 each row has its right answer.
+    body = "assert len(y) == 4; y = y.copy(); y[2:] *= np.float32(0.9); found = {'y': y, 'z': z}"
+    code, found = diagnosed(body, tmp_path, capfd)
+    assert code == 1
+    first = found["findings"][0]
+    assert (first["code"], first["role"], first["share"]) == ("SHP001", "cause", pytest.approx(1.0))
+    assert "with each row at place 0 the error falls" in first["claim"]
+    assert "FUS014" not in {one["code"] for one in found["findings"]}
+
+
 def test_a_row_that_leaks_into_its_neighbours(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     body = "y = y + 0.1 * (y.mean(axis=0) - y); found = {'y': y.astype(np.float32), 'z': z}"
     code, found = diagnosed(body, tmp_path, capfd)

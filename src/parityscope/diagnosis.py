@@ -237,7 +237,8 @@ def _proposals(scene: Scene, number: int, only: Collection[str] | None) -> tuple
 
 def _stage(experiment: Experiment) -> int:
     runs = experiment.runs or ("reference" if experiment.cost_s > 0 else "nothing")
-    return _STAGES.index(runs)
+    # Asking the candidate for a moment decides more than a long search on the reference's side.
+    return _STAGES.index("candidate" if runs == "reference" and experiment.cost_s >= _COSTLY_S else runs)
 
 
 def _tested(proposal: Proposal, name: str, skipped: list[Skip]) -> Result | None:

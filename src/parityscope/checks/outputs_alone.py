@@ -47,6 +47,8 @@ __all__ = ["CHECK"]
 
 _UNPROVED = "What the outputs alone say"
 _COST_S = 30.0
+_STANDS_IN = 0.5  # of the confidence of what leaves more than rounding; chosen
+_NEAR = "what it leaves is more than rounding leaves, so that it may stand in for another change there or near by"
 _SHOWN = 3  # members of a class in a claim; the details hold more
 
 
@@ -84,9 +86,12 @@ def _tested(scene: Scene, bench: Bench) -> Shown:
         return _unproved(scene, told)
     first = told.members[0]
     because = f"{percent(first.share)} of the squared error explained on {len(bench.samples)} samples, {_tried(told)}"
+    because += "" if told.exact else f"; {_NEAR}"
+    # What may stand in for another change is not put right: what it leaves is no error of its own.
+    words = f"computes {_where(scene, first)} with this change: {first.words}"
     return replace(
         _finding(scene, told, Shown(because=because, before=0.0, after=first.share)),
-        correction=all_computed_otherwise(f"computes {_where(scene, first)} with this change: {first.words}", [first]),
+        correction=all_computed_otherwise(words, [first]) if told.exact else None,
     )
 
 
@@ -150,9 +155,11 @@ def _finding(scene: Scene, told: Told, seen: Shown) -> Shown:
     places = len({one.output for one in told.members})
     return replace(
         seen,
+        role="cause" if told.exact else "contributing",
         sentence=f"{_where(scene, first)} ({first.op_type}): {first.words}: {seen.because}.{also}{_next(told)}",
-        confidence=max(0.0, min(1.0, first.share)) / places,
-        confidence_from="the share of the error that it explains, over the number of nodes that explain as much",
+        confidence=max(0.0, min(1.0, first.share)) / places * (1.0 if told.exact else _STANDS_IN),
+        confidence_from="the share of the error that it explains, over the number of nodes that explain as much"
+        + ("" if told.exact else ", halved: what it leaves is more than rounding leaves"),
         site=scene.places.get(first.output),
         share=max(0.0, first.share),
         repairs=_repairs(told),

@@ -101,24 +101,25 @@ class Worker:
 
     def search(self, task: Task) -> Answer:
         """What searching the task gives; edits that end the worker are banned and counted."""
-        answer, fatal, problem = self._insist(task)
+        answer, fatal, problem = self._insist(lambda: task)
         return replace(answer, fatal=fatal) if isinstance(answer, Answer) else Answer(fatal=fatal, problem=problem)
 
     def search_outputs(self, outputs: Outputs) -> Told:
         """What searching from outputs alone gives; as `search`."""
         from parityscope.hypotheses.from_outputs.telling import Told
 
-        answer, fatal, problem = self._insist(outputs)
+        before = _ended_seconds()
+        answer, fatal, problem = self._insist(lambda: replace(outputs, spent=_ended_seconds() - before))
         return replace(answer, fatal=fatal) if isinstance(answer, Told) else Told(fatal=fatal, problem=problem)
 
-    def _insist(self, task: Task | Outputs) -> tuple[object, tuple[str, ...], str]:
-        """The answer, the edits that ended the worker, and why there is no answer."""
+    def _insist(self, asked: Callable[[], Task | Outputs]) -> tuple[object, tuple[str, ...], str]:
+        """The answer to what is asked at each start, the edits that ended the worker, and why there is no answer."""
         fatal: list[str] = []
         with mmap.mmap(-1, _PAGE) as note:  # shared with what is forked
             for _ in range(_STARTS):
                 note[:_PAGE] = bytes(_PAGE)
-                banned = frozenset(self._banned)
-                answer = _received(forked(lambda banned=banned: _sent(task, banned, note)), note)
+                task, banned = asked(), frozenset(self._banned)
+                answer = _received(forked(lambda task=task, banned=banned: _sent(task, banned, note)), note)
                 if answer is not None:
                     return answer, tuple(fatal), ""
                 noted = note[:_PAGE].split(b"\0")[0].decode(errors="replace")
@@ -153,6 +154,12 @@ def _received(child: Forked, note: mmap.mmap) -> object:
     except (EOFError, pickle.UnpicklingError):
         return None
     return found
+
+
+def _ended_seconds() -> float:
+    """What all processes that were begun here and have ended have computed."""
+    used = os.times()
+    return used.children_user + used.children_system
 
 
 def _processor_seconds(process: int) -> float:

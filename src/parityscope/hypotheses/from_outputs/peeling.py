@@ -82,7 +82,7 @@ def _firsts(trials: Trials) -> list[Tried]:
     order = sorted(trials.tried, key=lambda one: -one.explained)
     chosen: dict[tuple[str, bool], Tried] = {}
     for one in order:
-        if _LEAST <= one.explained < ENOUGH:
+        if one.explained >= _LEAST:
             chosen.setdefault((one.guess.site.output, one.guess.family is not None), one)
     return list(chosen.values())[:_FIRSTS]
 
@@ -206,6 +206,8 @@ def _is_claim(peeling: Peeling, pair: Pair) -> bool:
     """Whether both explain all, in fewer bits than both take to say and to place."""
     residual: Residual = peeling.trials.residual
     if min(pair.share.least, pair.share.pooled) < ENOUGH:
+        return False
+    if not pair.share.is_exact(residual.noise):  # two with fitted numbers come near much that is something else
         return False
     said = sum(edit.bits + math.log2(max(2, peeling.sites)) for edit in pair.edits)
     return pair.share.bits(max(residual.noise, 1e-300)) >= said + peeling.sure

@@ -36,7 +36,8 @@ _NBYTES = 3 << 30  # of the reference's tensors; chosen
 # 30 s on a text detector of 330 nodes.
 _RUNS = 400
 _GUESS_S, _DEEP_S, _TRY_S = (2.0, 20.0), (2.0, 6.0), (2.0, 20.0)
-_MOST_S = 60.0  # of the processor, for all stages together; chosen: twice what the stages may be estimated at on small networks
+_MOST_S = 30.0  # of the processor, for all stages together; chosen
+_AGAIN_S = 5.0  # of it at least, for a search that is begun again because an edit ended it; chosen
 _PEEL_S = (0.4, 3.0)  # of each stage behind each first fault that is put in
 _TRIED = 0.5  # of the processor time, at least, is for trying what was guessed; chosen
 _EARLY, _PEELED = 0.6, 0.85  # of the time for trying is used up when a stage ends, at the latest; chosen
@@ -50,6 +51,7 @@ _CLASS = 40  # evaluations that look for what cannot be told from the best
 _ALIKE = 0.004  # of the share, and of the sketch
 _EQUAL = 1e-9  # of the squared error: what leaves less is as good as what leaves nothing; chosen
 _PATTERN = 0.99  # of the elements that are lost on either side; where most are, few numbers are left to count
+_BESIDE = 1e-5  # of the squared error more than the best leaves: it cannot be told from it; chosen
 _SURE_BITS = 20.0  # chosen: one claim in a million that would save as much by chance
 
 
@@ -57,7 +59,8 @@ _SURE_BITS = 20.0  # chosen: one claim in a million that would save as much by c
 class Outputs:
     """What is known: a model, and what both sides gave on some samples, by the reference's names.
 
-    `noise` is the relative L2 error that rounding may leave of each output; `scale` multiplies all budgets.
+    `noise` is the relative L2 error that rounding may leave of each output; `scale` multiplies all budgets. `spent` are seconds
+    of the processor that went into searches for it that an edit ended.
     """
 
     model: Path
@@ -65,6 +68,7 @@ class Outputs:
     candidate: Sequence[Mapping[str, np.ndarray]]
     noise: Mapping[str, float]
     scale: float = 1.0
+    spent: float = 0.0
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -84,6 +88,12 @@ class Found:
     def holds(self) -> bool:
         """Whether the best is a cause: it explains everything everywhere, in fewer bits than it saves."""
         return bool(self.alike)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the first of these leaves no more than rounding may leave."""
+        share = self.alike[0].share if self.alike else None
+        return share is not None and share.is_exact(self.residual.noise)
 
 
 def search_outputs(
@@ -105,7 +115,7 @@ def search_outputs(
     sites = sites_of(reference, residual.still())
     samples = _first_samples(residual, sum(reference.seconds.values()))
     started = time.process_time()
-    until = started + _MOST_S * outputs.scale
+    until = started + max(_MOST_S * outputs.scale - outputs.spent, _AGAIN_S)
     predictor = Predictor(
         reference=reference,
         residual=residual,
@@ -132,9 +142,9 @@ def search_outputs(
     trials.until = guessed + _EARLY * (until - guessed)
     trials.run(found.guesses)
     trials.until = until
-    if not _explained(trials):
+    if not trials.explains:
         _filter_inputs(found)
-    if not _explained(trials):
+    if not trials.explains:
         found.pair = peel(
             Peeling(
                 trials=trials,
@@ -147,7 +157,7 @@ def search_outputs(
                 until=guessed + _PEELED * (until - guessed),
             )
         )
-    if not _explained(trials) and found.pair is None and not trials.is_spent:
+    if not trials.explains and found.pair is None and not trials.is_spent:
         deep = _promising(found)
         predictor.until = until
         late = predictor.guess(deep, LATE, _budget(reference, _DEEP_S, outputs.scale), fitted=False)
@@ -195,11 +205,6 @@ def _first_samples(residual: Residual, once: float) -> tuple[int, ...]:
     return tuple(sorted(chosen))
 
 
-def _explained(trials: Trials) -> bool:
-    best = trials.best
-    return best is not None and best.share is not None and best.share.least >= ENOUGH
-
-
 def _promising(found: Found) -> list[Site]:
     """The sites at which something explains most, or was expected to; all, where they are few."""
     if len(found.sites) <= _DEEP_SITES:
@@ -227,7 +232,7 @@ def _class_of(found: Found) -> None:
     held = [one for one in trials.tried if _is_claim(found, one)]
     top = max(one.explained for one in held)
     left = 1 - top
-    alike = [one for one in held if 1 - one.explained <= max(3 * left, 1e-4)]
+    alike = [one for one in held if 1 - one.explained <= max(3 * left, _BESIDE)]
     floor = max(found.residual.noise, _EQUAL * found.residual.whole)
     found.alike = sorted(alike, key=lambda one: one.edit.bits - (one.share.bits(floor) if one.share else 0.0))
 

@@ -60,8 +60,9 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """The answer: `members` cannot be told apart and are proved, shortest first; none where nothing is.
+    """The answer: `members` cannot be told apart and explain nearly all, shortest first; none where nothing does.
 
+    They are proved where they are `exact`: leave no more than rounding may.
     `pair` are two that hold together where none holds alone, each with its share. `nearest` is the best description, `sites` the
     tensors at which the error may come in, in order, of `live` that can matter. `predicted` edits were judged by derivative,
     `evaluated` exactly (by kind), `untried` left for want of budget; `refused` are operators without a derivative. `record` are
@@ -69,6 +70,7 @@ class Told:
     """
 
     members: tuple[Member, ...] = ()
+    exact: bool = False
     pair: tuple[Member, ...] = ()
     nearest: Member | None = None
     sites: tuple[str, ...] = ()
@@ -88,8 +90,9 @@ def told_of(found: Found) -> Told:
     best = found.trials.best
     members = tuple(_member(one) for one in found.alike[:_LISTED])
     return Told(
-        members=members,
-        pair=() if members or found.pair is None else _members(found.pair),
+        members=() if found.pair is not None else members,
+        exact=found.is_exact,
+        pair=() if found.pair is None else _members(found.pair),
         nearest=None if best is None or best.explained <= 0 else _member(best),
         sites=tuple(site.output for site in found.sites if not site.output.endswith(READ)),
         live=sum(not step.key.endswith(READ) for step in found.reference.live),

@@ -109,6 +109,12 @@ class Trials:
         """Whether the processor time of the search is used up."""
         return time.process_time() > self.until
 
+    @property
+    def explains(self) -> bool:
+        """Whether the best leaves nothing anywhere but what rounding may leave."""
+        share = None if self.best is None else self.best.share
+        return share is not None and share.least >= ENOUGH and share.is_exact(self.residual.noise)
+
     def run(self, guesses: Sequence[Guess]) -> None:
         """Evaluates guesses until all is explained or the budget is spent."""
         scored = sorted((one for one in guesses if one.score is not None), key=lambda one: -(one.score or 0.0))
@@ -125,7 +131,7 @@ class Trials:
             if best is not None and best.share is not None and best.share.least >= ENOUGH:
                 # What explains nearly all may stand in for what explains all: half of what is left goes into looking for it.
                 least = max(least, self.seconds / 2)
-                more -= 1 if best.share.pooled >= _EXACT else 0
+                more -= 1 if best.share.is_exact(self.residual.noise) else 0
 
     def attempt(self, guess: Guess) -> Tried | None:
         """Evaluates one guess, once."""
