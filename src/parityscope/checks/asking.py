@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from parityscope.checks import Claim, Scene, Shown
+from parityscope.checks._common import leading
 from parityscope.errors import ParityError
-from parityscope.localization import leading_suspects
 from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _given(check: Check, scene: Scene) -> Mapping[str, Any] | None:
         if name == "scene":
             value: Any = scene
         else:
-            value = leading_suspects(scene.localization) if name == "suspects" else getattr(scene, name)
+            value = leading(scene) if name == "suspects" else getattr(scene, name)
         if value is None:
             if parameter.default is parameter.empty:
                 return None

@@ -87,7 +87,7 @@ class Shared:
         key = (id(value), change)
         found = self._changed.get(key)
         if found is None:
-            found = self._changed[key] = (value, change(value))
+            found = self._changed[key] = (value, np.asarray(change(value)))  # arithmetic with a scalar gives no array
         return found[1]
 
     def needed(self, program: Program, *, within: bool) -> frozenset[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from parityscope.checks.other_graph import tells_version
 from parityscope.diagnosis import CONTRIBUTES, DESCRIBE, SPENT, Tested, claim_of, identity_of
 from parityscope.records import ROLES, Evidence, Skip
 
@@ -51,6 +50,8 @@ def merge_rounds(first: Diagnosis, found: Further) -> Diagnosis:
     if not steps and sequence.verdict == "within":
         # A claim by size alone has nothing left to explain; others may tell the same cause in other words.
         # What the file says at many layers leaves none of them unexplained; another version of all weights errs by any size.
+        from parityscope.checks.other_graph import tells_version
+
         says = {_UNEXPLAINED} if any(step.code == _FILE for step in sequence.steps) else set()
         says |= {_SIZE} if any(map(tells_version, causes)) else set()
         gone = [one for one in others if _by_size(one, shares) or one.code in says]
