@@ -21,7 +21,7 @@ from parityscope.backends._onnxruntime import open_path
 from parityscope.case import load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.errors import ParityError
-from parityscope.hypotheses.from_other_graph import Compared, Sample, compare_graphs, transplant
+from parityscope.hypotheses.from_other_graph import Compared, Sample, compare_graphs, put_back, transplant
 from parityscope.hypotheses.from_other_graph.constants import change_of
 from parityscope.testing.networks import write_network
 
@@ -425,6 +425,105 @@ def test_a_copy_of_the_reference_with_the_difference_in_it_is_the_candidate(
     for x in X:
         mine, its = (run(x)["y"] for run in runs)
         np.testing.assert_allclose(mine, its, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("optimized", [False, True])
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_copy_of_the_candidate_with_the_difference_put_back_is_the_reference(
+    name: str, *, optimized: bool, reference: Path
+) -> None:
+    candidate = _edited(reference, FAULTS[name][0], _renamed)
+    candidate = _optimized(candidate, "EXTENDED") if optimized else candidate
+    found = _compared(reference, candidate)
+    graph = load_model(candidate).graph()
+    put_back(found.alignment, found.stretches, [one for unit, _ in found.decision.causes for one in unit.differences])(
+        graph
+    )
+    ir.save(graph, reference.with_name("copy.onnx"))
+    runs = [
+        open_path(path, outputs=["y"], optimization="disabled")
+        for path in (reference.with_name("copy.onnx"), reference)
+    ]
+    for x in X:
+        mine, its = (run(x)["y"] for run in runs)
+        np.testing.assert_allclose(mine, its, rtol=1e-4, atol=1e-6)
+
+
+def _multiplied(name: str) -> Edit:
+    """The result of a node under its name, times a mask behind it."""
+
+    def edit(model: onnx.ModelProto) -> None:
+        place, node = next((place, one) for place, one in enumerate(model.graph.node) if one.output[0] == name)
+        node.output[0] = f"{name}_whole"
+        mask = np.where(np.arange(64).reshape(1, 1, 8, 8) % 3 == 0, 0, 1.5).astype(np.float32)
+        model.graph.initializer.append(numpy_helper.from_array(mask, "mask"))
+        model.graph.node.insert(
+            place + 1, onnx.helper.make_node("Mul", [f"{name}_whole", "mask"], [name], name="dropout")
+        )
+
+    return edit
+
+
+def _frozen(name: str, array: np.ndarray) -> Edit:
+    """A constant in the place of a node."""
+
+    def edit(model: onnx.ModelProto) -> None:
+        node = next(one for one in model.graph.node if one.output[0] == name)
+        node.CopyFrom(onnx.helper.make_node("Constant", [], [name], value=numpy_helper.from_array(array)))
+
+    return edit
+
+
+def test_a_node_that_was_added_is_told_where_its_input_is_made_and_taking_it_out_repairs(
+    reference: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    candidate = _edited(reference, _multiplied("r"))
+    first = _diagnosed(reference, f"ort?model={candidate}", capfd)["findings"][0]
+    assert (first["code"], first["role"], first["site"]["tensor"]) == ("EXP005", "cause", "r")
+    assert "Mul dropout is added behind r" in first["claim"]
+    offered = first["repairs"][0]
+    assert (offered["repair"], offered["trial"]["verdict"]) == ("put_back", "within")
+    assert offered["trial"]["after"] < 1e-5 < offered["trial"]["before"]
+    copy = open_path(reference.parent / "study" / "repaired.onnx", outputs=["y"], optimization="disabled")
+    original = open_path(reference, outputs=["y"], optimization="disabled")
+    for x in X:
+        np.testing.assert_allclose(copy(x)["y"], original(x)["y"], rtol=1e-4, atol=1e-6)
+
+
+def test_a_constant_for_what_is_computed_is_told_as_that_and_computed_again_in_the_copy(
+    reference: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    traced = np.random.default_rng(74).normal(size=(1, 8, 8, 8)).astype(np.float32)
+    candidate = _edited(reference, _frozen("d", traced))
+    first = _diagnosed(reference, f"ort?model={candidate}", capfd)["findings"][0]
+    assert (first["code"], first["role"], first["site"]["tensor"]) == ("EXP005", "cause", "d")
+    assert "d is a constant here, and is computed from the inputs in the reference" in first["claim"]
+    assert [one["trial"]["verdict"] for one in first["repairs"] if one["repair"] == "put_back"] == ["within"]
+
+
+BRANCHES = """<ir_version: 8, opset_import: ["" : 17]> g (float[4,6] x, float[4,6] state) => (float[4,6] y) {
+  s = Mul(state, half)
+  total = ReduceSum<keepdims = 0>(x)
+  more = Greater(total, nought)
+  z = If(more) <
+    then_branch = then () => (float[4,6] a) { a = Add(x, s) },
+    else_branch = other () => (float[4,6] b) { b = Sub(x, s) }
+  >
+  y = Tanh(z)
+}"""
+
+
+def test_what_branches_read_through_another_type_is_declared_and_no_other_body(tmp_path: Path) -> None:
+    weights = {"half": np.full(1, 0.5, np.float32), "nought": np.zeros((), np.float32)}
+    reference = write_network(tmp_path / "reference.onnx", BRANCHES, weights)
+    cast = "k = Cast<to = 10>(s)  kept = Cast<to = 1>(k)  total ="
+    other = BRANCHES.replace("total =", cast).replace("(x, s)", "(x, kept)")
+    candidate = write_network(tmp_path / "candidate.onnx", other, weights)
+    rng = np.random.default_rng(73)
+    inputs = [{name: rng.normal(size=(4, 6)).astype(np.float32) for name in ("x", "state")}]
+    ((unit, _),) = _compared(reference, candidate, inputs).decision.causes
+    assert unit.declared
+    assert "another type (FLOAT and FLOAT16) on the way" in unit.differences[0].words
 
 
 def test_what_the_file_does_is_told_where_most_of_the_error_comes_from_elsewhere(reference: Path) -> None:

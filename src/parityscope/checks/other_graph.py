@@ -16,8 +16,9 @@ What it is confused with: types and quantization that the file declares itself, 
 which changes nearly every weight a little and is told as another version of the model; a runtime that does not compute what its
 file says, of which this check says nothing.
 
-How to repair: convert, simplify or quantize again from the original, without the step that made the difference that is named; or
-put the original's constant, attribute or node back.
+How to repair: put the original's constant, attribute or node back. This is tried in a copy of the candidate's file, which the
+same candidate runs, and is measured (`repaired.onnx` in the study). Or convert, simplify or quantize again from the original,
+without the step that made the difference.
 
 Sources: delta debugging (Zeller and Hildebrandt, 2002); ONNX operator changelog, Softmax-13 and Resize-11.
 """
@@ -40,10 +41,11 @@ if TYPE_CHECKING:
 
     from parityscope.checks import Bench, Scene
     from parityscope.hypotheses.from_other_graph import Compared, Unit
-    from parityscope.records import Finding
+    from parityscope.records import Finding, Site
 
-__all__ = ["CHECK", "tells_version"]
+__all__ = ["CHECK", "PUT_BACK", "tells_version"]
 
+PUT_BACK = "put_back"
 _VERSION = "The candidate is another version of the model"
 _CODE = "EXP005"
 _RETRAINED = "retrained"
@@ -139,16 +141,9 @@ def _told(scene: Scene, compared: Compared, unit: Unit, share: float, seen: Show
         sentence=f"{_words(unit)}: {seen.because}.{declared}{harmless}",
         confidence=min(1.0, max(0.0, compared.decision.explained)),
         confidence_from="the share of the error, in squares, that the reference's graph gives with what is named in it",
-        site=scene.places.get(unit.differences[0].site) if len(unit.differences) == 1 else None,
+        site=_place(scene, unit),
         share=share,
-        repairs=[
-            (
-                "convert_again",
-                "export the version that the reference has, or hold the candidate against its own original"
-                if version
-                else "convert again from the original without the step that made this difference, or put the original's back",
-            )
-        ],
+        repairs=_repairs(unit, version=version),
         details={
             "parameter": unit.group,
             "together": compared.decision.explained,
@@ -163,6 +158,26 @@ def tells_version(finding: Finding) -> bool:
     """Whether a finding says that all weights are another training's: such a candidate errs by any size."""
     told = finding.details
     return finding.code == _CODE and told.get("parameter") == _RETRAINED and int(told.get("differences", 0)) >= _MANY
+
+
+def _repairs(unit: Unit, *, version: bool) -> list[tuple[str, str]]:
+    """What the original has put back in a copy of the candidate's file, which is tried; and converting once more."""
+    again = (
+        "export the version that the reference has, or hold the candidate against its own original"
+        if version
+        else "convert again from the original without the step that made this difference"
+    )
+    found = [("convert_again", again)]
+    if not unit.declared and not version:
+        text = "put what the original has back into a copy of the candidate's file, with all that is named here"
+        found.insert(0, (PUT_BACK, text))
+    return found
+
+
+def _place(scene: Scene, unit: Unit) -> Site | None:
+    """The one value of the reference's that is another from here on; None where there are several."""
+    places = {one.at or one.site for one in unit.differences}
+    return scene.places.get(places.pop()) if len(places) == 1 else None
 
 
 def _words(unit: Unit) -> str:

@@ -1,4 +1,4 @@
-"""Repairs that findings offer, applied to a copy of the model and run on the same candidate."""
+"""Repairs that findings offer, applied to a copy of the file that is run, which the same candidate runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parityscope.backends import backend
+from parityscope.backends.opening import model_of
 from parityscope.case.model import load_model
+from parityscope.checks.other_graph import PUT_BACK
 from parityscope.diagnosis import SPENT
 from parityscope.errors import ParityError
 from parityscope.records import Skip, Trial
@@ -17,6 +19,10 @@ from parityscope.study._outputs import run_outputs
 from parityscope.study._verdicts import judge_pair, pair_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx_ir as ir
+
     from parityscope.examination import Examination
     from parityscope.records import Diagnosis, Finding, OfferedRepair, Verdict
 
@@ -28,12 +34,15 @@ REPAIRED = "repaired.onnx"
 def try_repairs(examination: Examination) -> Diagnosis:
     """The diagnosis with the trial of every offered repair that can be applied to a copy, until the time is spent."""
     candidate, diagnosis = examination.candidate, examination.diagnosis
-    if not backend(candidate.backend).tries_repairs or candidate.option("model"):
+    if not backend(candidate.backend).tries_repairs:
         return diagnosis
+    # In a file of the candidate's own only what differs is put back: other repairs are of the reference's.
+    own = bool(candidate.option("model"))
     # A repair that changes the function is only offered: whether that is wanted is the reader's choice.
-    known = {name for name, repair in repairs().items() if not repair.consent}
+    known = {PUT_BACK} if own else {name for name, repair in repairs().items() if not repair.consent}
     skipped: list[Skip] = []
     findings = []
+    done: dict[str, OfferedRepair] = {}  # all that differs is put back at once, whichever finding offers it
     for finding in diagnosis.findings:
         offers = []
         for offer in finding.repairs:
@@ -43,7 +52,10 @@ def try_repairs(examination: Examination) -> Diagnosis:
                 )
                 offers.append(offer)
             elif finding.role == "cause" and offer.repair in known:
-                offers.append(_try_offer(examination, finding, offer, skipped))
+                again = own and offer.repair in done
+                tried = done[offer.repair] if again else _try_offer(examination, finding, offer, skipped)
+                done[offer.repair] = tried
+                offers.append(replace(offer, trial=tried.trial))
             else:
                 offers.append(offer)
         findings.append(replace(finding, repairs=tuple(offers)))
@@ -53,19 +65,18 @@ def try_repairs(examination: Examination) -> Diagnosis:
 def _try_offer(examination: Examination, finding: Finding, offer: OfferedRepair, skipped: list[Skip]) -> OfferedRepair:
     import onnx_ir as ir
 
-    case, candidate = examination.case, examination.candidate
-    model = case.model.graph()
-    note = repairs()[offer.repair].apply(model, finding)
-    if note is None:
-        skipped.append(Skip(what=f"repair {offer.repair}", reason="it cannot be applied to this node"))
-        return offer
+    candidate = examination.candidate
     path = examination.folder / REPAIRED
     try:
+        model, note = _put_back(examination) if offer.repair == PUT_BACK else _repaired(examination, finding, offer)
+        if note is None:
+            skipped.append(Skip(what=f"repair {offer.repair}", reason="it cannot be applied to this node"))
+            return offer
         ir.save(model, path)
         load_model(path)
-        target = replace(candidate, options=tuple(sorted((*candidate.options, ("model", str(path))))))
-        names = {value.name: value.name for value in case.model.outputs}
-        run = run_outputs(replace(examination, candidate=target, names=names))
+        others = [pair for pair in candidate.options if pair[0] != "model"]
+        target = replace(candidate, options=tuple(sorted((*others, ("model", str(path))))))
+        run = run_outputs(replace(examination, candidate=target, names=_names(examination)))
     except ParityError as error:
         skipped.append(Skip(what=f"trial of repair {offer.repair}", reason=error.problem, fix=error.fix))
         return offer
@@ -83,7 +94,39 @@ def _try_offer(examination: Examination, finding: Finding, offer: OfferedRepair,
                 expected=pair.expected,
                 outside=run.outside.get(pair.site.tensor),
             )
-            verdicts.add(judge_pair(again, statistics, case.policy))
+            verdicts.add(judge_pair(again, statistics, examination.case.policy))
     verdict: Verdict = "beyond" if "beyond" in verdicts else "incomplete" if "incomplete" in verdicts else "within"
     trial = Trial(before=before, after=after, verdict=verdict, note=f"{note}; the copy is {REPAIRED} in the study")
     return replace(offer, trial=trial)
+
+
+def _names(examination: Examination) -> Mapping[str, str]:
+    """What the copy calls the outputs of the reference, of which it is a copy, or of the candidate's own file."""
+    if examination.candidate.option("model"):
+        return examination.names
+    return {value.name: value.name for value in examination.case.model.outputs}
+
+
+def _repaired(examination: Examination, finding: Finding, offer: OfferedRepair) -> tuple[ir.Model, str | None]:
+    model = examination.case.model.graph()
+    return model, repairs()[offer.repair].apply(model, finding)
+
+
+def _put_back(examination: Examination) -> tuple[ir.Model, str | None]:
+    """A copy of the candidate's file in which the differences that were named are what the reference has.
+
+    Raises:
+        ParityError: its graph cannot say that.
+    """
+    from parityscope.hypotheses.from_other_graph import put_back
+
+    compared = examination.answers.graphs if examination.answers is not None else None
+    model = model_of(examination.case.model, examination.candidate).graph()
+    if compared is None or isinstance(compared, ParityError):
+        return model, None
+    chosen = [one for unit, _ in compared.decision.causes if not unit.declared for one in unit.differences]
+    if not chosen:
+        return model, None
+    put_back(compared.alignment, compared.stretches, chosen)(model)
+    places = len({one.site for one in chosen})
+    return model, f"what differs is put back at {places} place{'' if places == 1 else 's'} of the candidate's file"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx_ir as ir
 
 from parityscope.hypotheses.from_other_graph.aligning import apart, borders
 from parityscope.hypotheses.from_other_graph.difference import Difference
@@ -156,9 +157,9 @@ def _differences(
 def _passed_through(site: str, its_steps: tuple[Step, ...], matched: Mapping[int, int]) -> Difference:
     """What is left to say of a stretch whose steps are the same: it goes through another type, or calls other functions."""
     casts = [step for step in its_steps if step.index not in matched and step.op_type in PASSING]
-    words = (
-        f"{', '.join(f'{step.op_type} {name_of(step)}' for step in casts[:_SHOWN])}: another type on the way to {site}"
-    )
+    types = {ir.DataType(step.node.attributes.get_int("to")).name for step in casts if step.op_type == "Cast"}
+    told = f" ({' and '.join(sorted(types))})" if types else ""
+    words = f"{', '.join(f'{step.op_type} {name_of(step)}' for step in casts[:_SHOWN])}: another type{told} on the way to {site}"
     if casts:
         return Difference(site=site, node=site, kind="structure", words=words, group="types casts", declared=True)
     words = f"{site} is computed otherwise by the same steps"
@@ -194,14 +195,26 @@ def _structure(
     pattern = [*(kind for kind, _ in before), "->", *(kind for kind, _ in after)]
     pattern += [f"{_called(maker)}={_called(step)}" for maker, step in told]
     first = [*gone, *added, *(maker for maker, _ in renamed)]
+    behind = "" if gone or renamed else _behind(alignment, added)
+    words = "; ".join(_structure_words(before, after, told)) or f"{site} is passed on without a step"
     return Difference(
         site=site,
         node=name_of(first[0]) if first else site,
         kind="structure",
-        words="; ".join(_structure_words(before, after, told)) or f"{site} is passed on without a step",
+        words=f"{words} behind {behind}" if behind else words,
+        at=behind,
         group="quantized" if quantized else " ".join(("structure", *pattern)),
         declared=quantized,
     )
+
+
+def _behind(alignment: Alignment, added: list[Step]) -> str:
+    """The one result of the reference that the candidate's added steps change; "" where they read several, or an input."""
+    made = {name for step in added for name in step.outputs}
+    read = {name for step in added for name in step.reads if name not in made} - alignment.candidate.constants.keys()
+    found = {alignment.pairs.get(name, "") for name in read}
+    behind = next(iter(found)) if len(found) == 1 else ""
+    return behind if behind in alignment.reference.makers else ""
 
 
 def _detailed(graph: Graph, step: Step) -> str:

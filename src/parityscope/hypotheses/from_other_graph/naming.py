@@ -38,7 +38,7 @@ def named(alignment: Alignment, stretch: Stretch, sessions: Sessions) -> Stretch
         return stretch
     part = next((one for one in stretch.parts if _explains(alignment, stretch, one, sessions)), None)
     if part is not None:
-        told = replace(whole[0], words=part.words, group=part.group, node=part.node, declared=part.declared)
+        told = replace(whole[0], words=part.words, group=part.group, node=part.node, declared=part.declared, at=part.at)
         return replace(stretch, differences=(told,))
     words = _folded_words(alignment, stretch)
     if words:

@@ -36,7 +36,7 @@ def differences_of_steps(
     """What a step of the candidate's does not share with its partner; `matched` tells whose partners are whose in the stretch."""
     common: Any = {"site": site, "node": name_of(maker), "step": step.index, "maker": maker.index}
     apart_in = False
-    for name, before, after in _attributes(alignment.reference, maker, alignment.candidate, step):
+    for name, before, after in _attributes(alignment, maker, step):
         apart_in = True
         words = f"attribute {name} of {maker.op_type} {name_of(maker)}: {before} became {after}"
         group = f"attribute {maker.op_type} {name} {before} {after}"
@@ -98,6 +98,11 @@ def _inputs(
         return
     who = f"{maker.op_type} {name_of(maker)}"
     for place, mine, its in other:
+        traced = mine in reference.makers and place < len(step.inputs) and step.inputs[place] in candidate.constants
+        if traced and not exchanged:
+            words = f"{mine} is a constant here, and is computed from the inputs in the reference: {who} reads it"
+            yield Difference(kind="inputs", words=words, group=f"constant for {mine}", place=place, at=mine, **common)
+            continue
         if exchanged:
             words = f"{who} takes its inputs exchanged: {', '.join(its for _, _, its in other)}"
         elif not mine or not its:
@@ -151,9 +156,10 @@ def _inside(alignment: Alignment, mine: str, its: str) -> bool:
     return free or (mine not in alignment.pairs.values() and mine in alignment.reference.makers)
 
 
-def _attributes(reference: Graph, maker: Step, candidate: Graph, step: Step) -> Iterator[tuple[str, str, str]]:
+def _attributes(alignment: Alignment, maker: Step, step: Step) -> Iterator[tuple[str, str, str]]:
     """Name and both values of every attribute that both operators know and that differs, defaults told."""
-    mine, its = _valued(reference, maker), _valued(candidate, step)
+    reference, candidate = alignment.reference, alignment.candidate
+    mine, its = _valued(reference, maker, {}), _valued(candidate, step, _called_there(alignment, maker, step))
     for name in dict.fromkeys((*mine, *its)):
         before, after = mine.get(name), its.get(name)
         alike = step.op_type == maker.op_type and meaning_of(reference, maker) == meaning_of(candidate, step)
@@ -161,20 +167,50 @@ def _attributes(reference: Graph, maker: Step, candidate: Graph, step: Step) -> 
             yield name, _said(before), _said(after)
 
 
-def _valued(graph: Graph, step: Step) -> dict[str, Any]:
+def _valued(graph: Graph, step: Step, called: Mapping[str, str]) -> dict[str, Any]:
     schema, found = schema_of(_message(step), graph.program.opsets), {}
     for name in schema.attributes if schema else ():
         value = default_of(schema, name)
         if value is not None:
-            found[name] = _plain(value)
-    found.update((one.name, _plain(onnx.helper.get_attribute_value(one))) for one in _message(step).attribute)
+            found[name] = _plain(value, called)
+    found.update((one.name, _plain(onnx.helper.get_attribute_value(one), called)) for one in _message(step).attribute)
     return found
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, onnx.GraphProto | onnx.TensorProto):
+def _called_there(alignment: Alignment, maker: Step, step: Step) -> dict[str, str]:
+    """What the candidate's bodies read from outside, as the reference's call the same value: types on the way are told apart."""
+    found = {}
+    for site, name in step.captured.items():
+        held = alignment.candidate.constants.get(site)
+        same = alignment.pairs.get(_origin(alignment.candidate, site, alignment.pairs.keys()), "")
+        if held is not None:
+            constants = alignment.reference.constants
+            same = next((one for one in maker.captured if one in constants and same_elements(constants[one], held)), "")
+        if same in maker.captured:
+            found[name] = maker.captured[same]
+    return found
+
+
+def _plain(value: Any, called: Mapping[str, str]) -> Any:
+    if isinstance(value, onnx.GraphProto):
+        renamed = onnx.GraphProto()
+        renamed.CopyFrom(value)
+        _rename(renamed, called)
+        return renamed.SerializeToString(deterministic=True)
+    if isinstance(value, onnx.TensorProto):
         return value.SerializeToString(deterministic=True)
     return tuple(value) if isinstance(value, list) else value
+
+
+def _rename(graph: onnx.GraphProto, called: Mapping[str, str]) -> None:
+    """What is read in a body, at any depth, under other names."""
+    for node in graph.node:
+        node.input[:] = [called.get(name, name) for name in node.input]
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _rename(attribute.g, called)
+    for value in graph.output:
+        value.name = called.get(value.name, value.name)
 
 
 def _said(value: Any) -> str:

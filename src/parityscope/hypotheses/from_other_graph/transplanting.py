@@ -1,4 +1,4 @@
-"""Differences put into a copy of the reference's graph, as nodes, so that what is left can be examined as any model is.
+"""Differences put into a copy of the reference's graph, or put right in a copy of the candidate's, as nodes.
 
 Each stretch that holds a chosen difference is written anew, by the steps that `steps_of` gives for it (mixtures run the same),
 in front of whatever reads its result, which keeps its name. Whatever else there is stays as it is.
@@ -6,13 +6,13 @@ in front of whatever reads its result, which keeps its name. Whatever else there
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
 
 from parityscope.errors import ParityError
-from parityscope.hypotheses.from_other_graph.mixing import steps_of
+from parityscope.hypotheses.from_other_graph.mixing import Made, steps_of
 from parityscope.hypotheses.from_other_graph.stating import meaning_of
 
 if TYPE_CHECKING:
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_other_graph.aligning import Alignment
     from parityscope.hypotheses.from_other_graph.difference import Difference
     from parityscope.hypotheses.from_other_graph.differing import Stretch
-    from parityscope.hypotheses.from_other_graph.mixing import Made, Place
+    from parityscope.hypotheses.from_other_graph.mixing import Place
+    from parityscope.hypotheses.from_other_graph.reading import Graph
 
-__all__ = ["transplant"]
+__all__ = ["put_back", "transplant"]
 
 _ONNX = frozenset({"", "ai.onnx"})
 
@@ -40,7 +41,7 @@ def transplant(
     at = {one.site for one in active}
 
     def edit(model: ir.Model) -> None:
-        work = _Writing(alignment, model)
+        work = _Writing(alignment, model, into_reference=True)
         for site in alignment.order:
             if site in at and site in stretches:
                 made, place = steps_of(alignment, stretches[site], active)
@@ -50,14 +51,33 @@ def transplant(
     return edit
 
 
-class _Writing:
-    """A copy of the reference's graph, and what its values are called."""
+def put_back(
+    alignment: Alignment, stretches: Mapping[str, Stretch], chosen: Collection[Difference]
+) -> Callable[[ir.Model], None]:
+    """What makes the chosen differences what the reference has, in a copy of the candidate's graph; else as `transplant`."""
+    at = {one.site for one in chosen}
 
-    def __init__(self, alignment: Alignment, model: ir.Model) -> None:
-        self.alignment, self.model = alignment, model
+    def edit(model: ir.Model) -> None:
+        work = _Writing(alignment, model, into_reference=False)
+        for site in alignment.order:
+            if site in at and site in stretches:
+                kept = [one for one in stretches[site].differences if one not in chosen]
+                made, place = steps_of(alignment, stretches[site], kept)
+                work.write(stretches[site].candidate, made, place)
+        model.graph.sort()
+
+    return edit
+
+
+class _Writing:
+    """A copy of one side's graph, and what its values are called."""
+
+    def __init__(self, alignment: Alignment, model: ir.Model, *, into_reference: bool) -> None:
+        self.alignment, self.model, self.into = alignment, model, into_reference
         self.values: dict[str, ir.Value] = {str(value.name): value for value in model.graph.inputs}
         self.values.update((str(name), value) for name, value in model.graph.initializers.items())
         self.values.update((str(value.name), value) for node in model.graph for value in node.outputs if value.name)
+        self.again: dict[str, ir.Value] = {}
         self.count = 0
 
     def write(self, site: str, made: list[Made], place: Place) -> None:
@@ -69,14 +89,12 @@ class _Writing:
             self.model.graph.append(node)
             for name, value in zip(one.step.outputs, node.outputs, strict=True):
                 value.name = self._fresh(name or one.step.key)
-                side = self.alignment.values if one.mine else self.alignment.own
-                if isinstance(side.get(name), np.ndarray):
-                    value.type = ir.TensorType(ir.DataType.from_numpy(side[name].dtype))
+                if isinstance(self._seen(mine=one.mine).get(name), np.ndarray):
+                    value.type = ir.TensorType(ir.DataType.from_numpy(self._seen(mine=one.mine)[name].dtype))
                 inside[one.mine, name] = value
         new = self._value(place, inside)
-        wanted = self.alignment.values[site].dtype
-        side = self.alignment.values if place[0] else self.alignment.own
-        if side[place[1]].dtype != wanted:
+        wanted = self._seen(mine=self.into)[site].dtype
+        if self._seen(mine=place[0])[place[1]].dtype != wanted:
             new = self._passed(new, wanted)
         elif place not in inside:
             new = self._passed(new)
@@ -84,14 +102,35 @@ class _Writing:
         old.replace_all_uses_with(new, replace_graph_outputs=True)
         self.values[site] = new
 
+    def _computed(self, name: str, inside: Mapping[Place, ir.Value]) -> ir.Value:
+        """What the candidate's file does not compute any more, by the reference's steps; once."""
+        if name not in self.again:
+            step = self.alignment.reference.makers[name]
+            one = Made(step=step, mine=True, reads=tuple((True, each) if each else None for each in step.inputs))
+            node = self._node(
+                one, [None if where is None else self._value(where, inside) for where in one.reads], inside
+            )
+            self.model.graph.append(node)
+            for each, value in zip(step.outputs, node.outputs, strict=True):
+                value.name = self._fresh(each or step.key)
+                self.again[each] = value
+        return self.again[name]
+
+    def _graph(self, *, mine: bool) -> Graph:
+        return self.alignment.reference if mine else self.alignment.candidate
+
+    def _seen(self, *, mine: bool) -> Mapping[str, Any]:
+        """What stands for the values of a side: shapes and types."""
+        return self.alignment.values if mine else self.alignment.own
+
     def _node(self, one: Made, inputs: list[ir.Value | None], inside: Mapping[Place, ir.Value]) -> ir.Node:
         """The node of a step, with bodies of its own that read this graph's values."""
-        step, graph = one.step, self.alignment.reference if one.mine else self.alignment.candidate
+        step, graph = one.step, self._graph(mine=one.mine)
         domain = "" if step.node.domain in _ONNX else step.node.domain
-        if not one.mine:
-            here = meaning_of(self.alignment.reference, step)
+        if one.mine != self.into:
+            here = meaning_of(self._graph(mine=self.into), step)
             if domain == "" and here != meaning_of(graph, step):
-                raise ParityError(f"{step.op_type} means something else in the opset of the reference's graph")
+                raise ParityError(f"{step.op_type} means something else in the opset of the file that it is put into")
             if domain and domain not in self.model.graph.opset_imports:
                 self.model.graph.opset_imports[domain] = graph.program.opsets.get(domain, 1)
         outer = {name: self._value((one.mine, site), inside) for site, name in step.captured.items()}
@@ -114,17 +153,19 @@ class _Writing:
         if where in inside:
             return inside[where]
         mine, name = where
-        if mine:
+        if mine == self.into:
             return self._known(name)
-        constant = self.alignment.candidate.constants.get(name)
+        constant = self._graph(mine=mine).constants.get(name)
         if constant is not None:
             return self._constant(name, constant)
-        if name not in self.alignment.pairs:
+        other = (self.alignment.partner if mine else self.alignment.pairs).get(name)
+        if other is None and mine and name in self.alignment.reference.makers:
+            return self._computed(name, inside)
+        if other is None:
             raise ParityError(f"{name} is computed nowhere in this network")
-        site = self.alignment.pairs[name]
-        mine_type, its_type = self.alignment.values[site].dtype, self.alignment.own[name].dtype
-        found = self._known(site)
-        return found if mine_type == its_type else self._passed(found, its_type)
+        its_type, own_type = self._seen(mine=mine)[name].dtype, self._seen(mine=self.into)[other].dtype
+        found = self._known(other)
+        return found if its_type == own_type else self._passed(found, its_type)
 
     def _constant(self, name: str, array: np.ndarray) -> ir.Value:
         tensor = ir.tensor(np.ascontiguousarray(array).reshape(array.shape), name=self._fresh(name))
@@ -145,7 +186,7 @@ class _Writing:
 
     def _known(self, name: str) -> ir.Value:
         if name not in self.values:
-            raise ParityError(f"the reference's file has no tensor {name} of its own")
+            raise ParityError(f"the file has no tensor {name} of its own")
         return self.values[name]
 
     def _fresh(self, name: str) -> str:
