@@ -70,6 +70,20 @@ LAYERS: Mapping[str, tuple[int, tuple[int, int], str, dict[str, np.ndarray], np.
         {"s": numbers(48, scale=0.3, mean=1.0)},
         numbers(2, 9, 48, scale=0.2),
     ),
+    "layer normalized": (
+        17,
+        (3, 3),
+        "LayerNormalization<epsilon = 1e-12>(x, s, b)",
+        {"s": numbers(48, scale=0.3, mean=1.0), "b": numbers(48)},
+        numbers(2, 9, 48),
+    ),
+    "many channels": (
+        17,
+        (3, 3),
+        "Conv(x, w, b)",
+        {"w": numbers(96, 5, 1, scale=0.4), "b": numbers(96)},
+        numbers(2, 5, 20),
+    ),
     "gru": (
         17,
         (3, 4),
@@ -130,6 +144,8 @@ def stored(array: np.ndarray) -> np.ndarray:
         ("groups normalized", written("epsilon = 1e-3", "epsilon = 3e-3"), "epsilon", "f32"),
         ("rms", written("epsilon = 1e-3", "epsilon = 1e-5"), "epsilon", "bf16"),
         ("rms", scaled("s", 0, 3, 1.1), "channel_scaled", "f32"),
+        ("layer normalized", written("epsilon = 1e-12", "epsilon = 0.05"), "epsilon", "f32"),
+        ("many channels", scaled("w", 0, 70, 1.5), "channel_scaled", "f32"),
         ("gru", zeroed(slice(None)), "bias_dropped", "f32"),
         ("gru", zeroed(slice(24, None)), "bias_dropped", "f32"),
     ],
@@ -146,6 +162,19 @@ def test_a_fault_in_another_kind_of_layer_is_named(name: str, change: Change, tr
     found = explain(graph(name, text, parameters), feeds, candidate, Options(declared=declared))
     assert any(re.search(SAID[truth], each.words) for each in found.by)
     assert found.is_bug
+
+
+def test_an_activation_before_the_bias_of_the_layer_above_is_named() -> None:
+    weights = {"w": numbers(7, 9, 5, scale=0.15), "b": numbers(7)}
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[A,B,C] x) => (float[D,E,F] y) {
+      c = Conv(x, w, b)
+      y = Relu(c)
+    }"""
+    feeds = {"x": numbers(2, 9, 40)}
+    product = open_session(ir.from_proto(parse_network(text.replace(", b)", ")"), weights)), outputs=["y"])(feeds)["y"]
+    found = explain(ir.from_proto(parse_network(text, weights)), feeds, product + weights["b"].reshape(1, 7, 1))
+    assert found.is_bug
+    assert found.by[0].words == "Relu done before 'b' is added in Conv"
 
 
 @pytest.mark.parametrize("name", list(LAYERS))

@@ -56,6 +56,7 @@ _FIRST = re.compile(
 _SMALL = 8  # elements: a constant of so few is an attribute in all but name
 _MOST_ALIKE = 16  # tensors of one shape that an input may have been taken from
 _FITTINGS, _MANY_FITTINGS = 3, 10  # Gauss-Newton steps; what is linear needs one
+_LEAST_STEP = 1e-3  # of an attribute: by which one that is nearly nought is moved first; chosen
 _MOST_ROWS = 64
 _ALONG = 0.2  # of the squared error: what one row's change must explain to first order to be looked at
 
@@ -330,17 +331,19 @@ def fitted_attribute_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -
         def edit(by: float, name: str = name, now: float = now) -> Edit:
             return Edit(words="", bits=0, at=place, node=changed_node(node, name, now + by, REAL))
 
-        amount = _fitted(stretch, edit, 0.1 * abs(now) or 0.1, _MANY_FITTINGS)
-        if amount is None:
-            continue
-        value, bits = nice(now + amount)
-        yield Edit(
-            words=f"attribute {name} {value:.6g} (fitted) in place of {now:.6g}",
-            bits=5 + bits,
-            at=place,
-            node=changed_node(node, name, value, REAL),
-            numbers={name: value},
-        )
+        # A tenth of an epsilon of 1e-12 moves nothing that FP32 can show.
+        for step in dict.fromkeys((0.1 * abs(now) or 0.1, max(0.1 * abs(now), _LEAST_STEP))):
+            amount = _fitted(stretch, edit, step, _MANY_FITTINGS)
+            if amount is None:
+                continue
+            value, bits = nice(now + amount)
+            yield Edit(
+                words=f"attribute {name} {value:.6g} (fitted) in place of {now:.6g}",
+                bits=5 + bits,
+                at=place,
+                node=changed_node(node, name, value, REAL),
+                numbers={name: value},
+            )
 
 
 def _with_constant(

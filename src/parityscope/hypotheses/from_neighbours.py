@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.hypotheses.edits import Edit
+from parityscope.hypotheses.schemas import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["neighbour_edits"]
 
 _MOST_ALIKE = 10
+_AS_IT_IS = Edit(words="", bits=0, at=-1)  # no step is at that place
 
 
 def neighbour_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterator[Edit]:
@@ -45,6 +47,7 @@ def neighbour_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Itera
         if place and name in stretch.steps[place - 1].outputs:
             yield _swapped(stretch, place, index)
     if place == len(stretch.steps) - 1:
+        yield from _before_the_rest(stretch, place)
         yield from _result_edits(stretch, step)
 
 
@@ -56,6 +59,27 @@ def _swapped(stretch: Stretch, place: int, index: int) -> Edit:
         return one.run_in_order(sample, place, index)
 
     return Edit(words=f"{step.op_type} done before {before.op_type}", bits=6, whole=whole)
+
+
+def _before_the_rest(stretch: Stretch, place: int) -> Iterator[Edit]:
+    """The last step done before a constant that the step above it may do without (a bias) is added there."""
+    if not place or not set(stretch.steps[place - 1].outputs) & set(stretch.steps[place].inputs):
+        return
+    step, above = stretch.steps[place], stretch.steps[place - 1]
+    message = next(node for node in stretch.context.nodes if tuple(node.output) == above.outputs)
+    schema = schema_of(message, stretch.context.opsets)
+    for index, name in enumerate(above.inputs):
+        optional = schema is not None and index < len(schema.inputs) and schema.inputs[index].option.name == "Optional"
+        if not optional or name not in stretch.context.constants:
+            continue
+
+        def whole(one: Stretch, sample: int, index: int = index) -> np.ndarray:
+            dropped = Edit(words="", bits=0, at=place - 1, before=lambda a: [*a[:index], None, *a[index + 1 :]])
+            full, without = one.results(sample, _AS_IT_IS), one.results(sample, dropped)
+            added = full[above.outputs[0]] - without[above.outputs[0]]
+            return np.asarray(without[step.outputs[0]] + added)
+
+        yield Edit(words=f"{step.op_type} done before {name!r} is added in {above.op_type}", bits=6, whole=whole)
 
 
 def _identity(node: onnx.NodeProto) -> onnx.NodeProto:

@@ -37,6 +37,7 @@ _WRITTEN = 10.0  # of one with two digits: ninety of them in each of some ten de
 _CHOSEN = (0, 1, -1, 2, -2, 0.5, -0.5, 3, 4, 6, 8, 10, 255, 1 / 255, 127, 128, -128, 0.25, 0.125, 0.1, 0.2, 0.01)
 _AS_CHOSEN = 2e-4  # relative: as far as FP16 rounds
 _MOST_INDICES, _MOST_ASSIGNED = 1 << 16, 1024  # of an axis; the second is for an assignment, which is cubic
+_LINE = 4  # elements that a line needs, whose two numbers fit any two; chosen
 _COLUMNS = 2000  # elements of each index that an assignment looks at; chosen
 
 
@@ -313,6 +314,8 @@ def _by_index(stretch: Stretch, chosen: np.ndarray, axis: int, length: int) -> I
     wrong = np.flatnonzero(errors > 1e-6 * errors.sum() + 10 * stretch.floor * count)
     if wrong.size:
         yield from _at_indices(axis, length, wrong, gains, offsets, view)
+    if wrong.size == 1 and np.count_nonzero(np.take(chosen, wrong[0], axis)) > _LINE:
+        yield from _line_at(stretch, chosen, axis, int(wrong[0]))
     if length <= _MOST_ASSIGNED:
         yield from _moved(np.moveaxis(known, axis, 0), np.moveaxis(found, axis, 0), axis)
 
@@ -346,6 +349,41 @@ def _at_indices(
             whole=lambda one, sample, t=table, a=add: one.replayed[sample] + t if a else one.replayed[sample] * t,
             behind=(("Add" if add else "Mul", (table,)),),
         )
+
+
+def _line_at(stretch: Stretch, chosen: np.ndarray, axis: int, index: int) -> Iterator[Edit]:
+    """One index scaled and shifted: what comes of its weights scaled, and its bias not."""
+    length = stretch.replayed[0].shape[axis]
+    part = np.take(chosen, index, axis)
+    x, y = (np.take(side[0], index, axis)[part] for side in (stretch.replayed, stretch.found))
+    gain, gain_bits = nice(_line(x, y)[0])
+    offset, offset_bits = nice(float((y - gain * x).mean()))
+    where, said = f"index {index} of axis {axis}", f"times {gain:.6g} plus {offset:.6g}"
+    for name in stretch.steps[-1].inputs:
+        bias = stretch.context.constants.get(name)
+        if bias is not None and bias.shape == (length,) and bias.dtype.kind == "f" and gain != 1:
+            stays = (1 - gain) * float(bias[index])
+            if abs(offset - stays) <= _AS_CHOSEN * stretch.size:
+                offset, offset_bits, said = stays, 0.0, f"scaled by {gain:.6g} before {name!r} is added"
+    at = (slice(None),) * axis + (index,)
+    factors, offsets = (
+        np.ones((length, *(1,) * (chosen.ndim - 1 - axis))),
+        np.zeros((length, *(1,) * (chosen.ndim - 1 - axis))),
+    )
+    factors[index], offsets[index] = gain, offset
+
+    def line(one: Stretch, sample: int) -> np.ndarray:
+        made = one.replayed[sample].copy()
+        made[at] = gain * made[at] + offset
+        return made
+
+    yield Edit(
+        words=f"{where} {said}",
+        bits=6 + math.log2(length) + gain_bits + offset_bits,
+        whole=line,
+        behind=(("Mul", (factors,)), ("Add", (offsets,))),
+        numbers={"factor": gain, "offset": offset},
+    )
 
 
 def _moved(known: np.ndarray, found: np.ndarray, axis: int) -> Iterator[Edit]:
