@@ -31,6 +31,7 @@ import numpy as np
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import number, percent
 from parityscope.checks._correcting import all_computed_otherwise
+from parityscope.checks._reproducing import nonsense_fits, wrong_samples
 from parityscope.errors import ParityError
 from parityscope.expectation import FLOAT32_ROUNDING, margin_of
 from parityscope.hypotheses.from_outputs.reference import READ
@@ -70,6 +71,26 @@ def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
 
 
 def _tested(scene: Scene, bench: Bench) -> Shown:
+    shown = _searched(scene, bench)
+    wrong = wrong_samples(scene, bench)
+    if shown.correction is None or not wrong or not all(nonsense_fits(scene, bench, index) for index in wrong):
+        return shown
+    # Outputs that any nonsense gives too (NaN everywhere, one saturated answer) are reproduced by countless edits.
+    return replace(_possible(shown), further=tuple(map(_possible, shown.further)), correction=None)
+
+
+def _possible(shown: Shown) -> Shown:
+    return replace(
+        shown,
+        role="contributing",
+        share=None,
+        sentence=f"{shown.sentence} It is one possibility: nonsense in place of the inputs gives these outputs too.",
+        confidence=0.0,
+        confidence_from="nothing: what nonsense reproduces too speaks for no edit",
+    )
+
+
+def _searched(scene: Scene, bench: Bench) -> Shown:
     outputs = Outputs(
         model=scene.model.path,
         feeds=[dict(bench.inputs(index)) for index in bench.samples],

@@ -271,10 +271,12 @@ def _finding(
         # What an accident may have made is a possibility beside others.
         role="cause" if found.certain else "contributing",
         sentence=f"{words[0].upper()}{words[1:]}: {seen.because}.{also}{rest}{doubt}{said_of_precision(scene.outputs)}",
-        confidence=1.0 - found.chance if found.certain else 0.5 * (1.0 - found.after / found.before),
+        confidence=1.0 - found.chance
+        if found.certain
+        else 0.5 * (1.0 - found.after / found.before) / (1 + len(found.others)),
         confidence_from="one minus the chance of an accident among that many trials"
         if found.certain
-        else "half of the part of the error that is gone: other causes may leave as little",
+        else "half of the part of the error that is gone, over the preparations that leave as little",
         share=_share(found),
         repairs=repairs_of(details, "take that step out of the deployment's preprocessing"),
         details=details,

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 __all__ = ["Found", "Question", "search"]
 
 _FAR = 1.0 / 3.0  # chosen: below it, two formats of neighbouring precision (a factor of 4 to 8) can be told apart
+_DOUBTFUL = (
+    0.7  # of the error: what leaves less may be all of it, once the declared arithmetic itself is run on it; chosen
+)
 _CHANCE = 0.01  # probability of an accident that is accepted
 _DIRECTIONS = 4  # directions in which one output of one sample is taken to vary, at most; chosen low
 _AS_NEAR = 1.5  # times the least error, of two steps: one step is then as good (chosen)
@@ -171,7 +174,7 @@ def _searched(question: Question, steps: Sequence[Step]) -> tuple[Found, float]:
         return found, before
     if not broken:
         state.walk.compose(steps, state.settled, state.before)
-        composed_too = [one for one in _held(state) if one.chance <= _CHANCE]
+        composed_too = [one for one in _held(state, _DOUBTFUL) if one.chance <= _CHANCE]
         found = _best(state, _simplest_first(state, composed_too or certain, len(steps)))
     if found is None and len(possible) <= _TELLING * alone:
         found = _best(state, possible)
@@ -202,13 +205,11 @@ def _plain(question: Question, index: int) -> tuple[float, float]:
     return question.measured(outputs, index)[:2]
 
 
-def _held(state: _Search) -> list[_Held]:
-    """The trials that hold on every sample, the best first."""
+def _held(state: _Search, far: float = _FAR) -> list[_Held]:
+    """The trials that hold on every sample, the best first; an honest deployment is asked of those that leave less than `far`."""
     near = sorted(filter(state.near, state.walk.trials), key=lambda trial: (trial.excess > 1.0, trial.error))
     # What T(x) itself costs in the declared arithmetic is only measured where it could make the difference.
-    close = sorted(
-        (one for one in state.walk.trials if one.error <= _FAR * state.before), key=lambda trial: trial.error
-    )
+    close = sorted((one for one in state.walk.trials if one.error <= far * state.before), key=lambda trial: trial.error)
     held = [_hold(state, trial) for trial in near[:_HELD] or close[: _HELD // 2]]
     return sorted((one for one in held if one is not None), key=lambda one: (one.excess > 1.0, one.error))
 
