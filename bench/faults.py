@@ -61,9 +61,11 @@ outputs by less than four times what honest arithmetic does, or than 1e-5, is dr
 **Judged** by these rules. *Cause first*: the first finding that is no mere information has the expected code or one stated to be
 right too. For faults that are no cause (data that are no data) the fact is told, and nothing is called a cause. *Region
 first*: the tensor that the first finding names, or the first suspect where it names none, is one at which the fault can be
-seen first. *Repair first*: the repair that was stated beforehand is offered with the first finding. *Blamed*: a finding of the
-role "cause" in a clean twin. A diagnosis that crashes counts as wrong; one that refuses
-to begin is listed at the end.
+seen first. *Repair first*: the repair that was stated beforehand is offered with the first finding.
+Where the candidate runs a file of its own, what that file says (EXP005) is right too, at the place of the fault (or, of a fault
+that lies in no layer, in the words that were stated), and the repair is then to put back what the original has, tried on the
+candidate, with outputs that are within. *Blamed*: a finding of the role "cause" in a clean twin.
+A diagnosis that crashes counts as wrong; one that refuses to begin is listed at the end.
 
 **Kept apart.** A third of the models and a third of the parameters are kept apart by a hash of their names while checks are
 tuned. The models are

@@ -156,6 +156,21 @@ def test_judging_a_fault() -> None:
     assert (nowhere.first, nowhere.region) == (True, None)
 
 
+def test_what_the_candidates_own_file_says_is_right_at_the_place_or_in_the_words_of_the_fault() -> None:
+    fault, own = replace(FAULT, repair="barrier"), replace(PLANT, candidate="ort?model=edited.onnx")
+    told = document(("EXP005", "cause", "t"))
+    trial = {"repair": "put_back", "trial": {"verdict": "within"}}
+    told["findings"][0] |= {"claim": "constant w of Conv c: rounded to bfloat16", "repairs": [trial]}
+    here = judged(BLANK, fault, own, told, 1.0)
+    assert (here.first, here.region, here.repaired) == (True, True, True)
+    assert not judged(BLANK, fault, PLANT, told, 1.0).first
+    nowhere = replace(own, sites=())
+    assert not judged(BLANK, fault, nowhere, told, 1.0).first
+    assert judged(BLANK, fault, replace(nowhere, said="rounded to bfloat16"), told, 1.0).first
+    trial["trial"] = {"verdict": "beyond"}
+    assert judged(BLANK, fault, own, told, 1.0).repaired is False
+
+
 def test_judging_a_fact() -> None:
     fault = replace(FAULT, informs=True)
     told = document(("BBB001", "information", ""), ("AAA001", "information", ""), verdict="within")

@@ -1,11 +1,14 @@
 """Was the diagnosis right? Rules that look at the study's document as a reader does, and know nothing of how it was made.
 
 * **Cause first**: the first finding has the expected code, or one of those that were said to be right too. Where the
-  candidate runs a file of its own, what that file says at the place of the fault (EXP005) is right too. For a fault that is no
+  candidate runs a file of its own, what that file says (EXP005) is right too, at the place of the fault or, where the plant lies
+  in no layer, in the words that the plant says the file's difference has to be told in. For a fault that is no
   cause (data that are no data, say) the first finding whose role is no cause has it, and nothing is called a cause.
 * **Among three**: one of the first three findings has it.
 * **Region first**: where the fault lies in a layer, the first finding's tensor is one at which it can be seen first; where that
   finding names none, the first suspect's is.
+* **Repair first**: the repair that was stated is offered with the first finding. Where that is what the file says at the place of
+  the fault, it is to put back what the original has, and was tried: with it the outputs are within.
 * **Blamed**: in a clean twin, the codes of all findings of the role "cause", and "verdict" where it is not within.
 """
 
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["judged"]
 
 _FILE = "EXP005"  # the candidate's own graph says something else
+_PUT_BACK = "put_back"
 _KEPT = 8  # findings that an outcome holds
 
 
@@ -48,14 +52,19 @@ def judged(blank: Outcome, fault: Fault, plant: Plant, document: dict[str, Any],
 
     def is_right(finding: tuple[str, str, str]) -> bool:
         code, _, tensor = finding
-        return code in right or (own and code == _FILE and tensor in plant.sites)
+        said = bool(plant.said) and any(
+            one["code"] == code and plant.said in one["claim"] for one in document["findings"]
+        )
+        return code in right or (own and code == _FILE and (tensor in plant.sites or said))
 
     return replace(
         outcome,
         first=bool(told) and is_right(told[0]),
         three=any(is_right(one) for one in told[:3]),
         region=_region(plant, told, outcome.suspect),
-        repaired=_repaired(fault, document) if fault.repair else None,
+        repaired=_repaired(fault, document, by_file=own and is_right(told[0]) if told else False)
+        if fault.repair
+        else None,
     )
 
 
@@ -84,7 +93,13 @@ def _region(plant: Plant, told: list[tuple[str, str, str]], suspect: str) -> boo
     return named in plant.sites
 
 
-def _repaired(fault: Fault, document: dict[str, Any]) -> bool:
-    """Whether the known repair is offered with the first finding."""
+def _repaired(fault: Fault, document: dict[str, Any], *, by_file: bool) -> bool:
+    """Whether the known repair is offered with the first finding; what a file says is put back, and tried."""
     first = document["findings"][:1]
-    return any(one["repair"] == fault.repair for each in first for one in each.get("repairs", ()))
+    offered = [one for each in first for one in each.get("repairs", ())]
+    put_back = by_file and first[0]["code"] == _FILE
+    if put_back:
+        return any(
+            one["repair"] == _PUT_BACK and (one.get("trial") or {}).get("verdict") == "within" for one in offered
+        )
+    return any(one["repair"] == fault.repair for one in offered)

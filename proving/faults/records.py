@@ -72,7 +72,8 @@ class Plant:
     `candidate` and `reference` are targets; `samples` is what is given as DATA, if not the bed's (None), `given=False` that
     nothing is. `images`, `own`, `real`, `budgets`, `states` and `steps` are the options of those names. `sites` are
     the tensors at which the fault can be seen first (none: it lies in no layer); `expected`, if any, takes the place of the
-    fault's own code, where the parameter drawn decides it.
+    fault's own code, where the parameter drawn decides it. `said` are words that what the candidate's own file says has to hold,
+    where the fault lies in no layer but is a difference of that file ("": it is none).
     """
 
     words: str
@@ -89,6 +90,7 @@ class Plant:
     steps: int = 0
     sites: tuple[str, ...] = ()
     expected: str = ""
+    said: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
