@@ -11,8 +11,7 @@ import pytest
 
 from proving.rounds.editing import Edit, after, identity, operand, swap_blocks, weight
 from proving.rounds.judging import wilson_interval
-from proving.rounds.tables.faults import FAULTS, RIGHTS
-from proving.rounds.tables.models import MODELS
+from proving.rounds.tables import ROUNDS, tables_of
 
 TEXT = """
 <ir_version: 8, opset_import: ["" : 17]>
@@ -32,13 +31,22 @@ def outputs_after(*edits: Edit) -> list[float]:
     return [float(value) for value in session.run(None, {"x": np.array([1.0, -1.0], np.float32)})[0]]
 
 
-def test_every_model_has_ten_faults_of_the_agreed_kinds_and_four_right_deployments() -> None:
-    names = [model.name for model in MODELS]
-    assert list(FAULTS) == list(RIGHTS) == names
+@pytest.mark.parametrize("number", ROUNDS)
+def test_every_model_has_ten_faults_and_four_right_deployments(number: int) -> None:
+    tables = tables_of(number)
+    names = [model.name for model in tables.models]
+    assert list(tables.faults) == list(tables.rights) == list(tables.samples) == names
     for name in names:
-        assert Counter(fault.shown for fault in FAULTS[name]) == {"graph": 5, "outputs": 3, "around": 1, "two": 1}
-        assert len(set(RIGHTS[name])) == 4
-        assert all(fault.says and fault.also and fault.place for fault in FAULTS[name])
+        assert len(tables.faults[name]) == 10
+        assert len(set(tables.rights[name])) == 4
+        assert all(fault.says and fault.also and fault.place for fault in tables.faults[name])
+
+
+# Round 3 has 36, 20, 12 and 12: half of its models 5, 2, 1 and 2, the others 4, 3, 2 and 1.
+@pytest.mark.parametrize(("number", "kinds"), [(2, (40, 24, 8, 8)), (3, (36, 20, 12, 12))])
+def test_a_round_has_the_agreed_kinds_of_faults(number: int, kinds: tuple[int, ...]) -> None:
+    counted = Counter(fault.shown for faults in tables_of(number).faults.values() for fault in faults)
+    assert tuple(counted[kind] for kind in ("graph", "outputs", "around", "two")) == kinds
 
 
 def test_edits_change_what_they_name_and_nothing_else() -> None:

@@ -1,4 +1,4 @@
-"""`python -m proving.rounds make FOLDER | run FOLDER --out FILE | judge FILE --truth FOLDER`."""
+"""`python -m proving.rounds make FOLDER [--round N] | run FOLDER --out FILE | judge FILE --truth FOLDER [--round N]`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from proving.rounds.judging import print_cases, print_table
 from proving.rounds.making import make_model
 from proving.rounds.running import run_cases
-from proving.rounds.tables.models import MODELS
+from proving.rounds.tables import ROUNDS, tables_of
 
 
 def main() -> None:
@@ -17,7 +17,7 @@ def main() -> None:
     verbs = parser.add_subparsers(dest="verb", required=True)
     making = verbs.add_parser("make", help="download the models, make and measure all cases")
     making.add_argument("folder", type=Path)
-    making.add_argument("--model", action="append", choices=[one.name for one in MODELS])
+    making.add_argument("--model", action="append", default=[])
     running = verbs.add_parser("run", help="run `parityscope diagnose` on each case that FILE does not have yet")
     running.add_argument("folder", type=Path)
     running.add_argument("--out", type=Path, required=True)
@@ -28,18 +28,22 @@ def main() -> None:
     judging.add_argument("--truth", type=Path, required=True, help="FOLDER/truth")
     judging.add_argument("--judged", type=Path, help="judged.json: case -> cause | three | place | wrong | none")
     judging.add_argument("--case", action="append", default=[])
+    for verb in (making, judging):
+        verb.add_argument("--round", type=int, choices=ROUNDS, default=ROUNDS[-1], help="default: the newest")
     asked = parser.parse_args()
     if asked.verb == "make":
-        for model in MODELS:
+        tables = tables_of(asked.round)
+        for model in tables.models:
             if not asked.model or model.name in asked.model:
-                for line in make_model(asked.folder, model):
+                for line in make_model(asked.folder, model, tables):
                     print(line, flush=True)
     elif asked.verb == "run":
         run_cases(asked.folder.resolve(), asked.out, asked.processes, asked.case)
     else:
-        print_cases(asked.file, asked.truth, asked.case)
+        names = [model.name for model in tables_of(asked.round).models]
+        print_cases(asked.file, asked.truth, asked.case, names)
         if asked.judged:
-            print_table(asked.file, asked.truth, asked.judged)
+            print_table(asked.file, asked.truth, asked.judged, names)
 
 
 if __name__ == "__main__":

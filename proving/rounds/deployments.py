@@ -33,11 +33,13 @@ def deploy(name: str, original: onnx.ModelProto, path: Path) -> onnx.ModelProto:
         return converted
     if name == "opset":
         upgraded: onnx.ModelProto = onnx.version_converter.convert_version(
-            model, max(18, model.opset_import[0].version + 2)
+            model, max(18, next(one.version for one in model.opset_import if not one.domain) + 2)
         )
         return upgraded
     if name == "renamed":
         return _rename(model)
+    if name == "reexported":
+        return _rename(_through_files("folded", path))
     return _through_files(name, path)
 
 

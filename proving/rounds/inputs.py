@@ -1,4 +1,4 @@
-"""Samples of each model: photographs and pages of scikit-image, names, sentences, synthesized voices, a simulated crossing."""
+"""Samples of each model of round 2: photographs and pages, names, sentences, synthesized voices, a simulated crossing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-__all__ = ["DEVIATION", "MEAN", "SAMPLES", "Sample"]
+__all__ = ["DEVIATION", "MEAN", "RATE", "SAMPLES", "Sample", "letterboxed", "voice"]
 
 Array = NDArray[Any]
 Sample = dict[str, Array]
@@ -39,12 +39,12 @@ def _khmer(files: list[Path]) -> Iterable[Sample]:
 def _f0(_files: list[Path]) -> Iterable[Sample]:
     limits = {"fmin": np.array(65.0, np.float32), "fmax": np.array(1000.0, np.float32)}
     for seed, pitch in enumerate((95.0, 140.0, 210.0, 300.0)):
-        yield {"audio": _voice(seed, 1.25, pitch)[np.newaxis], **limits}
+        yield {"audio": voice(seed, 1.25, pitch)[np.newaxis], **limits}
 
 
 def _orient(_files: list[Path]) -> Iterable[Sample]:
     for name, turns in (("page-image", 0), ("text-image", 1), ("astronaut", 2), ("coffee", 3)):
-        canvas = _letterboxed(name, 320, fill=255, middle=True)
+        canvas = letterboxed(name, 320, fill=255, middle=True)
         image = np.rot90(canvas, -turns).transpose(2, 0, 1).astype(np.float32) / 255
         yield {"x": ((image - MEAN) / DEVIATION)[np.newaxis].astype(np.float32)}
 
@@ -66,7 +66,7 @@ def _jarvis(files: list[Path]) -> Iterable[Sample]:
         ort.InferenceSession(one, options, providers=["CPUExecutionProvider"]) for one in sources
     )
     for seed, pitch in enumerate((100.0, 130.0, 170.0, 220.0)):
-        audio = 32767 * _voice(seed, 2.0, pitch)[np.newaxis]
+        audio = 32767 * voice(seed, 2.0, pitch)[np.newaxis]
         mel = spectrum.run(None, {"input": audio})[0].reshape(-1, 32) / 10 + 2
         windows = np.stack([mel[8 * step : 8 * step + 76] for step in range(16)])[..., np.newaxis]
         x = embedding.run(None, {"input_1": windows.astype(np.float32)})[0].reshape(1, 16, 96)
@@ -99,17 +99,17 @@ def _translit(files: list[Path]) -> Iterable[Sample]:
 
 def _nude(_files: list[Path]) -> Iterable[Sample]:
     for name in ("astronaut", "camera", "chelsea", "coffee"):
-        image = _letterboxed(name, 320, fill=0, middle=False)
+        image = letterboxed(name, 320, fill=0, middle=False)
         yield {"images": np.ascontiguousarray((image.astype(np.float32) / 255).transpose(2, 0, 1)[np.newaxis])}
 
 
 def _turn(_files: list[Path]) -> Iterable[Sample]:
     for seed, (seconds, pitch) in enumerate(((2.2, 110.0), (4.1, 190.0), (6.3, 150.0), (7.9, 235.0))):
-        voice = _voice(seed, seconds, pitch)
-        yield {"input_features": _log_mel(np.pad(voice, (8 * RATE - len(voice), 0)))[np.newaxis]}
+        sound = voice(seed, seconds, pitch)
+        yield {"input_features": _log_mel(np.pad(sound, (8 * RATE - len(sound), 0)))[np.newaxis]}
 
 
-def _voice(seed: int, seconds: float, pitch: float) -> NDArray[np.float32]:
+def voice(seed: int, seconds: float, pitch: float) -> NDArray[np.float32]:
     """Something like speech: a gliding pitch in Hz, harmonics under three moving formants, syllables, pauses, breath; (n,)."""
     rng = np.random.default_rng(seed)
     time = np.arange(int(seconds * RATE)) / RATE
@@ -171,7 +171,7 @@ def _crossing(seed: int, seconds: int) -> NDArray[np.float32]:
     return np.stack([np.asarray(row, np.float32) for row in (*rows, *rest)])
 
 
-def _letterboxed(name: str, size: int, *, fill: int, middle: bool) -> NDArray[np.uint8]:
+def letterboxed(name: str, size: int, *, fill: int, middle: bool) -> NDArray[np.uint8]:
     """scikit-image's photograph, fitted into a square: uint8 (size, size, 3), in the middle or in the corner."""
     from PIL import Image
 

@@ -28,10 +28,10 @@ _COLUMNS = {
 }
 
 
-def print_cases(file: Path, truth: Path, wanted: list[str]) -> None:
-    """Of each case of `file`: what is wrong, and what was said."""
+def print_cases(file: Path, truth: Path, wanted: list[str], models: list[str]) -> None:
+    """Of each case of `file` and one of `models`: what is wrong, and what was said."""
     truths = _truths(truth)
-    for said in _lines(file):
+    for said in _lines(file, models):
         if wanted and said["case"] not in wanted:
             continue
         known = truths[said["case"]]
@@ -47,10 +47,10 @@ def print_cases(file: Path, truth: Path, wanted: list[str]) -> None:
             print(f"  {one.get('role', ''):10} {one.get('code', '')} {one.get('title', '')} [{place}] {rest}")
 
 
-def print_table(file: Path, truth: Path, judged: Path) -> None:
+def print_table(file: Path, truth: Path, judged: Path, models: list[str]) -> None:
     """By kind: how many have the cause first, among three, the place, a wrong cause; 95 % Wilson intervals. Right: untouched."""
     truths, verdicts = _truths(truth), json.loads(judged.read_text(encoding="utf-8"))
-    exits = {said["case"]: said["exit"] for said in _lines(file)}
+    exits = {said["case"]: said["exit"] for said in _lines(file, models)}
     for kind, words in _KINDS.items():
         cases = [case for case in exits if truths[case]["kind"] == kind]
         if kind == "right":
@@ -78,8 +78,9 @@ def _share(successes: int, trials: int) -> str:
     return f"{successes}/{trials} [{low:.0%}, {high:.0%}]"
 
 
-def _lines(file: Path) -> list[dict[str, Any]]:
-    return sorted((json.loads(line) for line in file.read_text("utf-8").splitlines()), key=lambda one: str(one["case"]))
+def _lines(file: Path, models: list[str]) -> list[dict[str, Any]]:
+    lines = (json.loads(line) for line in file.read_text("utf-8").splitlines())
+    return sorted((one for one in lines if one["case"].rsplit("-", 1)[0] in models), key=lambda one: str(one["case"]))
 
 
 def _truths(folder: Path) -> dict[str, Any]:

@@ -20,14 +20,14 @@ import onnx
 
 from proving.models.fetching import fetch_members
 from proving.rounds.deployments import DECLARED, RECORDED, deploy, honest
-from proving.rounds.inputs import SAMPLES, Sample
+from proving.rounds.inputs import Sample
 from proving.rounds.records import Fault
-from proving.rounds.tables.faults import FAULTS, RIGHTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from proving.rounds.records import FreshModel
+    from proving.rounds.tables import Tables
 
 __all__ = ["make_model", "relative_errors"]
 
@@ -71,8 +71,8 @@ class _Place:
         return f"saved{declared and ':' + declared}?path=cases/{self.case.name}/outputs"
 
 
-def make_model(folder: Path, model: FreshModel) -> Iterator[str]:
-    """Writes all cases of `model`; yields a line about each."""
+def make_model(folder: Path, model: FreshModel, tables: Tables) -> Iterator[str]:
+    """Writes all cases of `model`, as the round's tables have them; yields a line about each."""
     base = folder / model.name
     shutil.rmtree(base, ignore_errors=True)
     for name in ("inputs", "candidates", "cases"):
@@ -82,13 +82,13 @@ def make_model(folder: Path, model: FreshModel) -> Iterator[str]:
     for path, name in zip(files, ("model.onnx", model.external), strict=False):
         if name:
             shutil.copyfile(path, base / name)
-    samples = list(SAMPLES[model.name](files))
+    samples = list(tables.samples[model.name](files))
     _save(base / "inputs", samples)
     original = onnx.load(base / "model.onnx")
     reference = _run(base / "model.onnx", samples, model.optimization)
     half = relative_errors(reference, _run(honest(original, np.dtype(np.float16)), samples, model.optimization))
     truths: dict[str, Any] = {}
-    plans: list[Fault | str] = [*FAULTS[model.name], *RIGHTS[model.name]]
+    plans: list[Fault | str] = [*tables.faults[model.name], *tables.rights[model.name]]
     random.Random(model.name).shuffle(plans)
     for number, plan in enumerate(plans, 1):
         place = _Place(base, base / "cases" / f"{number:02}", base / "candidates" / f"{number:02}.onnx", model, samples)

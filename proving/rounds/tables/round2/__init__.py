@@ -1,0 +1,1 @@
+"""Round 2: its models, its faults and its right deployments."""
