@@ -64,9 +64,9 @@ class Told:
 
     They are proved where they are `exact`: leave no more than rounding may.
     `pair` are two that hold together where none holds alone, each with its share. `nearest` is the best description, `sites` the
-    tensors at which the error may come in, in order, of `live` that can matter. `predicted` edits were judged by derivative,
-    `evaluated` exactly (by kind), `untried` left for want of budget; `refused` are operators without a derivative. `record` are
-    the tensors to record next, the one that decides most first.
+    nodes at which the error may come in (by what they give first), in order, of `live` that can matter. `predicted` edits were
+    judged by derivative, `evaluated` exactly (by kind), `untried` left for want of budget; `refused` are operators without a
+    derivative. `record` are the tensors to record next, the one that decides most first.
     """
 
     members: tuple[Member, ...] = ()
@@ -94,7 +94,7 @@ def told_of(found: Found) -> Told:
         exact=found.is_exact,
         pair=() if found.pair is None else _members(found.pair),
         nearest=None if best is None or best.explained <= 0 else _member(best),
-        sites=tuple(site.output for site in found.sites if not site.output.endswith(READ)),
+        sites=tuple(dict.fromkeys(site.step.key for site in found.sites if not site.output.endswith(READ))),
         live=sum(not step.key.endswith(READ) for step in found.reference.live),
         predicted=found.predictor.generated,
         evaluated=dict(Counter(one.guess.kind for one in found.trials.tried)),
