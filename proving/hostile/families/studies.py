@@ -236,7 +236,7 @@ def code(folder: Path, draw: Draw) -> Ask:
             document[side]["backend"] = asked[side].split("?")[0].split(":")[0]
     if draw.turn((False, True)):
         document["settings"] = {"loader": "evil.py:run", "plugin": "evil.py"}
-        document["question"]["settings"] |= {"real": "evil.py:run"}
+        document["question"]["asked"]["real"] = "evil.py:run"
     document["command"] = marking(folder)
     place_study(folder, document)
     words = ("experiment", "study", draw.turn(_EXPERIMENTS)) if draw.turn((True, True, False)) else ("report", "study", "--format", "html")
