@@ -77,18 +77,23 @@ def _description(suspect: Suspect, candidate: Candidate) -> Claim:
     """What describes all of the error in so many words that they might describe any: the outputs decide, in a copy."""
     because = f"it explains {percent(candidate.share)}, in so many words that they might describe any error"
     seen = Shown(because=because, outcome="inconclusive", before=0.0, after=candidate.share)
+    return Claim(
+        words=f"{suspect.site.node}: {candidate.words}",
+        predicts=Prediction(
+            change="the layer is computed again on the candidate's own inputs with that change",
+            measure=f"share of the introduced error explained at {suspect.site.tensor}, and a corrected copy's outputs",
+            if_true="nearly all of it, and the copy's outputs are as declared",
+            if_false="the copy's outputs are still beyond",
+        ),
+        test=lambda: replace(seen, nearest=_near_miss(suspect, candidate, seen)),
+    )
+
+
+def _near_miss(suspect: Suspect, candidate: Candidate, seen: Shown) -> NearMiss | None:
+    """What a description would be if a corrected copy's outputs are as declared; None where no copy can be corrected."""
     correction = computed_otherwise(suspect.site.node, candidate)
     if correction is None:
-        return Claim(
-            words=f"{suspect.site.node}: {candidate.words}",
-            predicts=Prediction(
-                change="the layer is computed again on the candidate's own inputs with that change",
-                measure=f"share of the introduced error explained at {suspect.site.tensor}, and a corrected copy's outputs",
-                if_true="nearly all of it, and the copy's outputs are as declared",
-                if_false="the copy's outputs are still beyond",
-            ),
-            test=lambda: seen,
-        )
+        return None
     best = Explained(
         hypothesis=f"generated: {candidate.kind}",
         title=candidate.words,
@@ -106,17 +111,7 @@ def _description(suspect: Suspect, candidate: Candidate) -> Claim:
     )
     because = f"{percent(candidate.share)} explained, and with that put right in a copy the outputs are as declared"
     shown = _finding(suspect, (), best, replace(seen, because=because))
-    near = NearMiss(shown=replace(shown, correction=correction))
-    return Claim(
-        words=f"{suspect.site.node}: {candidate.words}",
-        predicts=Prediction(
-            change="the layer is computed again on the candidate's own inputs with that change",
-            measure=f"share of the introduced error explained at {suspect.site.tensor}, and a corrected copy's outputs",
-            if_true="nearly all of it, and the copy's outputs are as declared",
-            if_false="the copy's outputs are still beyond",
-        ),
-        test=lambda: replace(seen, nearest=near),
-    )
+    return NearMiss(shown=replace(shown, correction=correction))
 
 
 def _finding(suspect: Suspect, others: tuple[Explained, ...], best: Explained, seen: Shown) -> Shown:

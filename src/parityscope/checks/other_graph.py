@@ -129,7 +129,7 @@ def _tested(
 
 def _told(scene: Scene, compared: Compared, unit: Unit, share: float, seen: Shown, *, first: bool) -> Shown:
     """What is told of a difference that makes this share of the error."""
-    version = unit.group == _RETRAINED and len(unit.differences) >= _MANY
+    version = _is_version(unit.group, len(unit.differences))
     harmless = _harmless(compared) if first else ""
     declared = (
         " This is what the file's own types or quantization say, and no fault by itself." if unit.declared else ""
@@ -157,7 +157,11 @@ def _told(scene: Scene, compared: Compared, unit: Unit, share: float, seen: Show
 def tells_version(finding: Finding) -> bool:
     """Whether a finding says that all weights are another training's: such a candidate errs by any size."""
     told = finding.details
-    return finding.code == _CODE and told.get("parameter") == _RETRAINED and int(told.get("differences", 0)) >= _MANY
+    return finding.code == _CODE and _is_version(told.get("parameter"), int(told.get("differences", 0)))
+
+
+def _is_version(group: object, differences: int) -> bool:
+    return group == _RETRAINED and differences >= _MANY
 
 
 def _repairs(unit: Unit, *, version: bool) -> list[tuple[str, str]]:

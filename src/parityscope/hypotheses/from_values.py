@@ -315,7 +315,7 @@ def _by_index(stretch: Stretch, chosen: np.ndarray, axis: int, length: int) -> I
     if wrong.size:
         yield from _at_indices(axis, length, wrong, gains, offsets, view)
     if wrong.size == 1 and np.count_nonzero(np.take(chosen, wrong[0], axis)) > _LINE:
-        yield from _line_at(stretch, chosen, axis, int(wrong[0]))
+        yield from _line_at(stretch, chosen, axis, int(wrong[0]), view)
     if length <= _MOST_ASSIGNED:
         yield from _moved(np.moveaxis(known, axis, 0), np.moveaxis(found, axis, 0), axis)
 
@@ -351,9 +351,9 @@ def _at_indices(
         )
 
 
-def _line_at(stretch: Stretch, chosen: np.ndarray, axis: int, index: int) -> Iterator[Edit]:
+def _line_at(stretch: Stretch, chosen: np.ndarray, axis: int, index: int, view: tuple[int, ...]) -> Iterator[Edit]:
     """One index scaled and shifted: what comes of its weights scaled, and its bias not."""
-    length = stretch.replayed[0].shape[axis]
+    length = chosen.shape[axis]
     part = np.take(chosen, index, axis)
     x, y = (np.take(side[0], index, axis)[part] for side in (stretch.replayed, stretch.found))
     gain, gain_bits = nice(_line(x, y)[0])
@@ -365,22 +365,12 @@ def _line_at(stretch: Stretch, chosen: np.ndarray, axis: int, index: int) -> Ite
             stays = (1 - gain) * float(bias[index])
             if abs(offset - stays) <= _AS_CHOSEN * stretch.size:
                 offset, offset_bits, said = stays, 0.0, f"scaled by {gain:.6g} before {name!r} is added"
-    at = (slice(None),) * axis + (index,)
-    factors, offsets = (
-        np.ones((length, *(1,) * (chosen.ndim - 1 - axis))),
-        np.zeros((length, *(1,) * (chosen.ndim - 1 - axis))),
-    )
-    factors[index], offsets[index] = gain, offset
-
-    def line(one: Stretch, sample: int) -> np.ndarray:
-        made = one.replayed[sample].copy()
-        made[at] = gain * made[at] + offset
-        return made
-
+    wrong = np.arange(length) == index
+    factors, offsets = (np.where(wrong, *pair).reshape(view) for pair in ((gain, 1.0), (offset, 0.0)))
     yield Edit(
         words=f"{where} {said}",
         bits=6 + math.log2(length) + gain_bits + offset_bits,
-        whole=line,
+        whole=lambda one, sample: one.replayed[sample] * factors + offsets,
         behind=(("Mul", (factors,)), ("Add", (offsets,))),
         numbers={"factor": gain, "offset": offset},
     )
