@@ -115,6 +115,7 @@ class Worker:
     def _insist(self, asked: Callable[[], Task | Outputs]) -> tuple[object, tuple[str, ...], str]:
         """The answer to what is asked at each start, the edits that ended the worker, and why there is no answer."""
         fatal: list[str] = []
+        _import_first()
         with mmap.mmap(-1, _PAGE) as note:  # shared with what is forked
             for _ in range(_STARTS):
                 note[:_PAGE] = bytes(_PAGE)
@@ -128,6 +129,12 @@ class Worker:
                 self._banned.add(form_of(noted))
                 fatal.append(noted)
         return None, tuple(fatal), f"{len(fatal)} edits ended the search one after the other"
+
+
+def _import_first() -> None:
+    """Imports what every search needs, so that no fork does it again (half a second each)."""
+    import scipy.optimize
+    import scipy.special  # noqa: F401
 
 
 def _received(child: Forked, note: mmap.mmap) -> object:
