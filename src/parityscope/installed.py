@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from parityscope.known_faults import RUNTIMES, faults_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -123,16 +125,28 @@ def _two_onnxruntimes(machine: Machine) -> list[Known]:
 
 
 def _known_bugs(machine: Machine) -> list[Known]:
-    found = []
-    tensorrt = next((machine.versions[name] for name in machine.versions if _is_tensorrt(name)), "")
-    if tensorrt.startswith(("10.12", "10.13")):
-        found.append(
-            Known(
-                problem=f"TensorRT {tensorrt} loses the upper bound of a Clip behind MatMul and Add",
-                source="NVIDIA/TensorRT issue 4606 (10.12 and 10.13, A100 and H200)",
-                fix="write the Clip as Min and Max, use another version, and let FUS012 look for the bound",
-            )
+    facts = {**machine.variables, "cpu features": " ".join(sorted(machine.features))}
+    return [
+        Known(
+            problem=f"{RUNTIMES[runtime]} {version} {fault.symptom} (known of {fault.versions})",
+            source=fault.source,
+            fix=fault.workaround,
         )
+        for runtime, version in _runtimes(machine).items()
+        for fault in faults_of(runtime, version, facts)
+    ]
+
+
+def _runtimes(machine: Machine) -> dict[str, str]:
+    """The version of each runtime that faults are known of, whichever of its packages is installed."""
+    found = {}
+    for name, version in machine.versions.items():
+        if name in _SAME_FOLDER:
+            found["onnxruntime"] = version
+        elif name == "openvino":
+            found["openvino"] = version
+        elif name == "tensorrt" or name.startswith("tensorrt-cu"):
+            found["tensorrt"] = version
     return found
 
 
@@ -171,7 +185,3 @@ def _override_without_effect(machine: Machine) -> list[Known]:
             fix=f"write {TF32_OVERRIDE}=0 to switch TF32 off, or unset it",
         )
     ]
-
-
-def _is_tensorrt(name: str) -> bool:
-    return name == "tensorrt" or name.startswith("tensorrt-cu")
