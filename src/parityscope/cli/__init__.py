@@ -33,7 +33,19 @@ def main(arguments: list[str] | None = None) -> None:
 
 def run_command(words: list[str]) -> int:
     """Runs a command of these words in this process; gives its exit code, whatever way it ends."""
+    from parityscope.cli._language import known_language, take_language
+    from parityscope.languages import speaking
 
+    words, asked = take_language(words)
+    try:
+        code = known_language(asked)
+    except ParityError as error:
+        return _tell_error(error)
+    with speaking(code):
+        return _run_words(words)
+
+
+def _run_words(words: list[str]) -> int:
     def work() -> object:
         from parityscope.cli._app import command
         from parityscope.late_imports import import_late
@@ -85,8 +97,7 @@ def _guard_work(work: Callable[[], object]) -> int:
     except ParityError as error:
         if lacks_memory(error):
             return told_memory(error)
-        print(f"parityscope: {error}", file=sys.stderr)
-        return Exit.UNUSABLE
+        return _tell_error(error)
     except typer.Exit as error:
         return error.exit_code
     except (typer.Abort, KeyboardInterrupt) as interrupt:
@@ -99,9 +110,9 @@ def _guard_work(work: Callable[[], object]) -> int:
         if lacks_memory(error):
             return told_memory(error)
         where = str(error.filename or "")
-        told = ParityError(error.strerror or str(error), where=where, fix="check free disk space and permissions")
-        print(f"parityscope: {told}", file=sys.stderr)
-        return Exit.UNUSABLE
+        return _tell_error(
+            ParityError(error.strerror or str(error), where=where, fix="check free disk space and permissions")
+        )
     except Exception as error:
         if usage := _tell_usage(error):
             return usage
@@ -126,6 +137,13 @@ def _done_or_interrupted(work: Callable[[], object]) -> object:
     except Exception:
         stop_if_interrupted()
         raise
+
+
+def _tell_error(error: ParityError) -> int:
+    from parityscope.cli._language import spoken_error
+
+    print(f"parityscope: {spoken_error(error)}", file=sys.stderr)
+    return Exit.UNUSABLE
 
 
 def _tell_interrupted(cause: BaseException | None) -> int:

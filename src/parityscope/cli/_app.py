@@ -83,7 +83,9 @@ def _version_only(
     context: typer.Context,
     *,
     version: bool = typer.Option(False, "--version", help="Print the version and exit.", is_eager=True),
+    lang: str = typer.Option("", "--lang", help="en or zh; every command takes it [PARITYSCOPE_LANG, else en]."),
 ) -> None:
+    del lang  # taken from the words before they are parsed (`_language.py`), so that it may stand anywhere
     if version:
         from parityscope.version import __version__
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any
 
+from parityscope.languages import spoken
 from parityscope.visible import visible_data
 
 if TYPE_CHECKING:
@@ -54,11 +55,11 @@ def heading(console: Console, title: str) -> None:
 
 
 def say(console: Console, text: str, style: str = "", *, indent: int = 0) -> None:
-    """`text` as a paragraph, wrapped at the width and indented as a whole."""
+    """`text` in the language that is spoken as a paragraph, wrapped at the width and indented as a whole."""
     from rich.padding import Padding
     from rich.text import Text
 
-    console.print(Padding(Text(text, style=style, overflow="fold"), (0, 0, 0, len(INDENT) * indent)))
+    console.print(Padding(Text(spoken(text), style=style, overflow="fold"), (0, 0, 0, len(INDENT) * indent)))
 
 
 def command_line(console: Console, line: str, *, indent: int = 2) -> None:
@@ -80,9 +81,9 @@ def table(
 
     drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for place, column in enumerate(columns):
-        drawn.add_column(column, justify="right" if place in right else "left", overflow="fold")
+        drawn.add_column(spoken(column), justify="right" if place in right else "left", overflow="fold")
     for row in rows:
-        drawn.add_row(*(Text(cell) for cell in row))
+        drawn.add_row(*(Text(spoken(cell)) for cell in row))
     if apart:
         console.print()
     console.print(drawn)

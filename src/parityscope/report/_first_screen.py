@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends import known_backend
+from parityscope.languages import columns_of, spoken
 from parityscope.report._tensors import GRADES
 from parityscope.report.words import clean, count, figure, number, percent, short, size
 
@@ -218,7 +219,12 @@ def _claim(finding: Mapping[str, Any]) -> str:
 
 
 def _cut(text: str, longest: int = _LONGEST) -> str:
-    return text if len(text) <= longest else f"{text[: longest - 1].rsplit(' ', 1)[0]} …"
+    """A sentence in the language that is spoken, cut to what has room: what was cut could not be looked up any more."""
+    told = spoken(text)
+    if columns_of(told) <= longest:
+        return told
+    least = longest * len(told) // columns_of(told)
+    return f"{told[: least - 1].rsplit(' ', 1)[0]} …"
 
 
 def _is_proved(finding: Mapping[str, Any]) -> bool:

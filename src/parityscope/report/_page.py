@@ -13,8 +13,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from parityscope.languages import LANGUAGES, OWN, language
+from parityscope.report._bilingual import in_language, pairs_of
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from jinja2 import BytecodeCache
     from markupsafe import Markup
@@ -24,8 +27,13 @@ __all__ = ["TEMPLATES", "embedded", "laid_out", "text_of", "trusted"]
 TEMPLATES = Path(__file__).with_name("templates")
 
 
-def laid_out(template: Path, values: Mapping[str, Any]) -> str:
-    """The page that `template` makes of `values`, with the script `copying`; a value that it lacks is an error."""
+def laid_out(
+    template: Path, values: Mapping[str, Any], *, told: Mapping[str, str] | None = None, drawn: Iterable[str] = ()
+) -> str:
+    """The page that `template` makes of `values`, with the script `copying`; a value that it lacks is an error.
+
+    It is in the language that is spoken, and holds the other one beside it: `told` and `drawn` as `_bilingual.pairs_of` has them.
+    """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -37,8 +45,13 @@ def laid_out(template: Path, values: Mapping[str, Any]) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    copying = text_of(TEMPLATES / "copy.js")
-    return environment.get_template(template.name).render({**values, "copying": copying})
+    copying = text_of(TEMPLATES / "language.js", TEMPLATES / "copy.js")
+    page = environment.get_template(template.name).render({**values, "copying": copying})
+    pairs = pairs_of(page, told or {}, drawn)
+    data = embedded({"own": OWN, "now": language(), "names": LANGUAGES, "pairs": pairs})
+    spoken = f'<script type="application/json" id="language-data">{data}</script>\n'
+    head, scripts, tail = in_language(page, pairs).partition('<script type="application/json"')
+    return f"{head}{spoken}{scripts}{tail}"
 
 
 @functools.cache

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from parityscope.languages import OWN, speaking
 from parityscope.report import Renderer, _draw_bars, _draw_depth, _draw_graph, _draw_histogram, _draw_stretches
+from parityscope.report._bilingual import OTHER, paired
+from parityscope.report._first_screen import first_screen
 from parityscope.report._map import STATES, columns
 from parityscope.report._page import TEMPLATES, embedded, laid_out, text_of, trusted
 from parityscope.report.as_json import trimmed
 from parityscope.report.view import view
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 __all__ = ["RENDERER", "render"]
 
@@ -28,7 +31,10 @@ _BESIDE = 2
 
 def render(document: Mapping[str, Any]) -> str:
     """The page of `document`."""
-    model = view(document)
+    with speaking(OWN):
+        model = view(document)
+    with speaking(OTHER):
+        told = dict(paired(model["first_screen"], first_screen(document, model)))
     values = {
         "view": model,
         "drawings": _drawings(model["figures"]),
@@ -39,7 +45,15 @@ def render(document: Mapping[str, Any]) -> str:
         "fallback": _FALLBACK,
         "study": embedded(trimmed(document)),
     }
-    return laid_out(TEMPLATES / "report.html.j2", values)
+    drawn = [*STATES, *_drawn(columns(document, model["tensors"]))]
+    return laid_out(TEMPLATES / "report.html.j2", values, told=told, drawn=drawn)
+
+
+def _drawn(held: Mapping[str, Any]) -> Iterator[str]:
+    """The words of the columns that the page's script shows."""
+    yield from held["grade"]["texts"]
+    yield from (text for text, _ in held["lost"].values())
+    yield from held["how"].values()
 
 
 def _data(document: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,7 +64,6 @@ def _data(document: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, An
         "states": STATES,
         "depth": _draw_depth.positions(model["figures"]["depth"]),
         "panels": {panel["name"]: f"panel-{place}" for place, panel in enumerate(model["figures"]["tensors"])},
-        "words": {},
     }
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from parityscope.languages import columns_of, spoken
 from parityscope.report import Renderer
 from parityscope.report._console import INDENT, VERDICT_STYLES, command_line, heading, more, say, table, written
 from parityscope.report.view import view
@@ -41,7 +42,8 @@ def render_first_screen(document: Mapping[str, Any], *, where: str = "", width: 
 def plain_first_screen(document: Mapping[str, Any], width: int = 100) -> str:
     """The answer alone, without colour, blank ends of lines and the pointer to the rest: for other tools' reports."""
     lines = render_first_screen(document, width=width).rstrip().splitlines()
-    return "\n".join(line.removesuffix(_REST).rstrip() for line in lines if line.strip() != _REST)
+    rest = spoken(_REST)
+    return "\n".join(line.removesuffix(rest).rstrip() for line in lines if line.strip() != rest)
 
 
 def _first_screen(console: Console, model: Mapping[str, Any], *, where: str) -> None:
@@ -50,26 +52,26 @@ def _first_screen(console: Console, model: Mapping[str, Any], *, where: str) -> 
     from rich.text import Text
 
     found, style = model["first_screen"], VERDICT_STYLES[model["verdict"]["key"]]
-    console.print(Text.assemble((f"{found['symbol']} {found['title']}", style), (f"  ({found['basis']})", "dim")))
-    width = max((len(row["label"]) for row in found["rows"]), default=0) + len(INDENT) // 2
+    title, basis = spoken(found["title"]), spoken(found["basis"])
+    console.print(Text.assemble((f"{found['symbol']} {title}", style), (f"  ({basis})", "dim")))
+    width = max((columns_of(spoken(row["label"])) for row in found["rows"]), default=0) + len(INDENT) // 2
     inner = (len(INDENT) + width + 2) // len(INDENT)
     for row in found["rows"]:
         grid = Table.grid(padding=(0, 2, 0, 0))
         grid.add_column(width=width, no_wrap=True)
         grid.add_column(overflow="fold")
-        told = Text(row["text"])
-        if row["note"]:
-            told = Text.assemble(
-                told, "\n" if not row["command"] else "", (row["note"] if not row["command"] else "", "dim")
-            )
-        grid.add_row(Text(row["label"], style="bold"), told)
+        told = Text(spoken(row["text"]))
+        if row["note"] and not row["command"]:
+            told = Text.assemble(told, "\n", (spoken(row["note"]), "dim"))
+        grid.add_row(Text(spoken(row["label"]), style="bold"), told)
         console.print(Padding(grid, (0, 0, 0, len(INDENT))))
         if row["command"]:
             command_line(console, row["command"], indent=inner)
             if row["note"]:
                 say(console, row["note"], "dim", indent=inner)
-    details = f"Details: {where}  (--all for everything here)" if where else _REST
-    console.print(f"{INDENT}{found['rest']}{'  ' if found['rest'] else ''}{details}", style="dim", soft_wrap=True)
+    details = spoken(f"Details: {where}  (--all for everything here)" if where else _REST)
+    rest = spoken(found["rest"])
+    console.print(f"{INDENT}{rest}{'  ' if rest else ''}{details}", style="dim", soft_wrap=True)
 
 
 def _draw(console: Console, model: Mapping[str, Any], *, ladder: bool) -> None:

@@ -1,18 +1,17 @@
 // Adds to every page a button that copies a command or the lines of an advice.
-"use strict";
 (() => {
   for (const box of document.querySelectorAll(".command")) {
-    const button = Object.assign(document.createElement("button"), { textContent: "Copy", className: "copy" });
+    const button = Object.assign(document.createElement("button"), { textContent: words("Copy"), className: "copy" });
     button.type = "button";
     button.addEventListener("click", () => {
       const code = box.querySelector("code");
       const done = () => {
-        button.textContent = "Copied";
-        setTimeout(() => (button.textContent = "Copy"), 1500);
+        button.textContent = words("Copied");
+        setTimeout(() => (button.textContent = words("Copy")), 1500);
       };
       const select = () => {
         getSelection().selectAllChildren(code);
-        button.textContent = "Selected";
+        button.textContent = words("Selected");
       };
       if (navigator.clipboard) navigator.clipboard.writeText(code.textContent).then(done, select);
       else select();

@@ -176,6 +176,7 @@
     event.preventDefault();
     search.focus();
   });
+  addEventListener("language", () => select(open, true));
   document.addEventListener("open-node", (event) => {
     if (event.detail < 0) return;
     select(event.detail);

@@ -4,7 +4,6 @@
 const page = JSON.parse(document.getElementById("page-data").textContent);
 const all = (selector, within = document) => Array.from(within.querySelectorAll(selector));
 const make = (tag, text, name) => Object.assign(document.createElement(tag), { textContent: text, className: name || "" });
-const words = (text, ...values) => values.reduce((said, value, at) => said.replace(`{${at}}`, value), page.words[text] ?? text);
 const grouped = (value) => value.toLocaleString("en");
 const rows = page.rows;
 const pointed = (column, place) => rows[column].texts[rows[column].at[place]];
@@ -17,7 +16,7 @@ const whole = (place) => `${rows.name[place]} ${rows.node[place]} ${pointed("ope
   const ROW = 42, AROUND = 10, PRINTED = 400;
   const box = table.parentElement, body = table.tBodies[0], form = document.getElementById("filter");
   const number = (text) => {
-    if (text === page.words["not finite"] || text === "not finite" || text === "NaN") return Infinity;
+    if (text === "not finite" || text === "NaN") return Infinity;
     return parseFloat(text.slice(text.indexOf(":") + 1).replaceAll(",", ""));
   };
   const cells = [
@@ -125,6 +124,7 @@ const whole = (place) => `${rows.name[place]} ${rows.node[place]} ${pointed("ope
     row.scrollIntoView({ block: "center" });
     row.querySelector("button").focus({ preventScroll: true });
   });
+  addEventListener("language", filter);
   addEventListener("beforeprint", () => draw(0, PRINTED));
   addEventListener("afterprint", () => draw());
   const useful = rows.introduced.some((text) => !Number.isNaN(number(text)));

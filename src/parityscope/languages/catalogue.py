@@ -1,0 +1,96 @@
+"""A catalogue: what a language says for each English text, as the files of its folder hold it.
+
+A file is in gettext's format, `msgid "..."` over `msgstr "..."`, which editors for translators open. In a msgid each `{}` stands
+for what the code fills in; the msgstr puts them where its language wants them, by their order: `{0}`, `{1}`. A text without
+any is looked up as it is. Comments begin with `#`.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["Catalogue", "Pattern", "catalogue", "entries"]
+
+_PAIR = re.compile(r'^msgid (".*")\nmsgstr (".*")$', re.MULTILINE)
+# A word of a text that is there whole, whatever is filled in beside it.
+WORD = re.compile(r"\w+")
+_FIELD = "{}"
+_LIGHT = 12  # letters; chosen
+_OPENING, _CLOSING = "'\"“‘`", "'\"”’`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern:
+    """A text with places to fill in.
+
+    `literals` are what stands before, between and behind them; `quoted` are the places that hold a name in quotes, which is no
+    word of ours; `told` is what the language says, as `str.format` takes it. A `light` one has so few words of its own, and
+    none to begin with, that it would fit into any sentence: only a few words each are taken for what fills it.
+    """
+
+    literals: tuple[str, ...]
+    quoted: frozenset[int]
+    told: str
+    weight: tuple[int, int]  # letters and signs of the literals: of two patterns that fit the heavier one says more
+    light: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalogue:
+    """A language: whole texts, and patterns by a word that each text of theirs holds ("" for those that have none)."""
+
+    whole: Mapping[str, str]
+    patterns: Mapping[str, tuple[Pattern, ...]]
+
+
+def entries(code: str) -> dict[str, str]:
+    """Every pair of a language's files: English text -> what that language says."""
+    found: dict[str, str] = {}
+    for path in sorted((Path(__file__).parent / code).glob("*.po")):
+        found.update((json.loads(own), json.loads(told)) for own, told in _PAIR.findall(path.read_text("utf-8")))
+    return found
+
+
+@functools.cache
+def catalogue(code: str) -> Catalogue:
+    """The catalogue of the language of that code."""
+    held = entries(code)
+    patterns = [_pattern(own, told) for own, told in held.items() if _FIELD in own]
+    common = Counter(word for one in patterns for word in _words(one))
+    by_word: dict[str, list[Pattern]] = defaultdict(list)
+    for one in patterns:
+        by_word[min(_words(one), key=lambda word: (common[word], word), default="")].append(one)
+    ordered = {word: tuple(sorted(found, key=lambda one: one.weight, reverse=True)) for word, found in by_word.items()}
+    return Catalogue(whole={own: told for own, told in held.items() if _FIELD not in own}, patterns=ordered)
+
+
+def _pattern(own: str, told: str) -> Pattern:
+    literals = tuple(own.split(_FIELD))
+    quoted = frozenset(
+        place
+        for place, (before, behind) in enumerate(itertools.pairwise(literals))
+        if before and behind and before[-1] in _OPENING and behind[0] in _CLOSING
+    )
+    letters = sum(sign.isalpha() for literal in literals for sign in literal)
+    light = 0 < letters < _LIGHT and not literals[0]
+    return Pattern(literals=literals, quoted=quoted, told=told, weight=(letters, sum(map(len, literals))), light=light)
+
+
+def _words(pattern: Pattern) -> Iterator[str]:
+    """The words of the literals that no filled-in text can become a part of."""
+    last = len(pattern.literals) - 1
+    for place, literal in enumerate(pattern.literals):
+        for found in WORD.finditer(literal):
+            grows = (found.start() == 0 and place > 0) or (found.end() == len(literal) and place < last)
+            if not grows:
+                yield found.group()

@@ -1,0 +1,116 @@
+"""An English text in another language: looked up whole, else by a pattern, else sentence by sentence and part by part.
+
+What the catalogue lacks stays English: a name, a number, a command. What is filled into a pattern is translated likewise, but for
+names in quotes.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import TYPE_CHECKING
+
+from parityscope.languages.catalogue import WORD, catalogue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from parityscope.languages.catalogue import Catalogue, Pattern
+
+__all__ = ["missing_in", "translate"]
+
+_CHINESE = re.compile("[\u2e80-\u9fff]")
+# Where a text is parted when nothing fits it whole, the strongest first, and what stands there in its place.
+_PARTS = (
+    (re.compile(r"(?<=[^\s.\d])\. (?=\S)|(?<=[\d%\])])\. (?=[A-Z])"), "。"),
+    (re.compile(r"; "), "；"),
+    (re.compile(r": "), "："),
+    (re.compile(r", and (?=\S)|, (?=\D)"), "，"),
+)
+_END = re.compile(r"(?s)(.*?)([.:]?)(\s*)")
+_ENDS = {".": "。", ":": "："}
+# What stands before a text and is no word of it: a mark, the code of a check or an experiment, the number of an item.
+_LEAD = re.compile(r"((?:[^\w\s<>'\"(\[/|-]+|[A-Z]{3}\d{3}(?:-\d+)?(?:@\d+)?|\d+\.) )(?=\S)")
+_FEW_WORDS = 3  # what may fill a light pattern; chosen
+_LEAST_WORDS = re.compile(r"[A-Za-z]{2,}")
+
+
+@functools.lru_cache(maxsize=16384)
+def translate(text: str, code: str) -> str:
+    """`text` in the language of that code; what its catalogue lacks stays as it is."""
+    if not _LEAST_WORDS.search(text):
+        return text
+    held = catalogue(code)
+    inner = text.strip()
+    said = _told(inner, held, code)
+    return text if said is None else text.replace(inner, said, 1)
+
+
+def missing_in(text: str, code: str) -> bool:
+    """Whether the language lacks something for `text`: not one word of it was said in that language."""
+    return bool(_LEAST_WORDS.search(text)) and not _CHINESE.search(translate(text, code))
+
+
+def _told(text: str, held: Catalogue, code: str) -> str | None:
+    """What the language says, None where it has nothing for it."""
+    if (whole := held.whole.get(text)) is not None:
+        return whole
+    if (lead := _LEAD.match(text)) and (rest := text[lead.end() :]):
+        return f"{lead.group()}{translate(rest, code)}"
+    for pattern in _candidates(text, held):
+        filled = _filled(text, pattern.literals)
+        if filled is not None and not (pattern.light and any(len(part.split()) > _FEW_WORDS for part in filled)):
+            return _said(pattern, filled, code)
+    body, end, _ = _END.fullmatch(text).groups()  # type: ignore[union-attr]
+    if end and body and (whole := held.whole.get(body)) is not None:
+        return f"{whole}{_ENDS[end]}"
+    return _in_parts(text, code)
+
+
+def _candidates(text: str, held: Catalogue) -> Sequence[Pattern]:
+    """The patterns one of whose words the text holds, the heaviest first."""
+    words = dict.fromkeys(WORD.findall(text))
+    found = [pattern for word in ("", *words) for pattern in held.patterns.get(word, ())]
+    return sorted(found, key=lambda pattern: pattern.weight, reverse=True)
+
+
+def _filled(text: str, literals: Sequence[str]) -> list[str] | None:
+    """What stands between the literals, each found as far to the left as can be; None where they do not fit."""
+    first, *middle, last = literals
+    if not text.startswith(first) or not text.endswith(last) or len(text) < len(first) + len(last):
+        return None
+    at, end = len(first), len(text) - len(last)
+    found = []
+    for literal in middle:
+        place = text.find(literal, at, end)
+        if place < 0:
+            return None
+        found.append(text[at:place])
+        at = place + len(literal)
+    return [*found, text[at:end]]
+
+
+def _said(pattern: Pattern, filled: Sequence[str], code: str) -> str:
+    values = [part if place in pattern.quoted else translate(part, code) for place, part in enumerate(filled)]
+    return pattern.told.format(*values)
+
+
+def _in_parts(text: str, code: str) -> str | None:
+    """The text parted at its strongest mark, where the language has something for one part at least."""
+    for mark, between in _PARTS:
+        parts = mark.split(text)
+        if len(parts) < 2:
+            continue
+        said = [translate(part, code) for part in parts]
+        if any(new != old for new, old in zip(said, parts, strict=True)):
+            return "".join(_joined(said, between))
+    return None
+
+
+def _joined(parts: Sequence[str], between: str) -> Iterator[str]:
+    for place, part in enumerate(parts):
+        last = place == len(parts) - 1
+        chinese = _CHINESE.search(part)
+        yield part.removesuffix(".") + "。" if last and between == "。" and chinese and part.endswith(".") else part
+        if not last:
+            yield between

@@ -1,0 +1,156 @@
+"""Chinese by one switch: catalogues that are whole and well formed, what they do to a text, the terminal and the page."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from command_line import exit_status
+from golden import documents
+from parityscope import languages
+from parityscope.languages import LANGUAGES, OWN, columns_of, language, speaking, spoken, translated
+from parityscope.languages.catalogue import catalogue, entries
+from parityscope.report import as_html, as_text
+from test_report import opened
+
+OTHERS = sorted(set(LANGUAGES) - {OWN})
+CHINESE = re.compile("[\u4e00-\u9fff]")
+BROWSER = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+)
+NETWORK = """<ir_version: 8, opset_import: ["" : 17]>
+network (float[4, 10] x) => (float[4, 10] y) <float big = {100000}> { h = Mul(x, big)  y = Tanh(h) }"""
+
+
+@pytest.mark.parametrize("code", OTHERS)
+def test_what_is_told_fills_in_everything_that_there_is(code: str) -> None:
+    for own, told in entries(code).items():
+        assert own == own.strip(), own
+        assert told.strip(), own
+        places = {int(place) for place in re.findall(r"\{(\d+)\}", told)}
+        if "{}" in own:
+            assert all(place < own.count("{}") for place in places), own
+            told.format(*["x"] * own.count("{}"))
+        else:  # {0} is what the page's script fills in
+            assert places == {int(place) for place in re.findall(r"\{(\d+)\}", own)}, own
+
+
+@pytest.mark.parametrize("code", OTHERS)
+def test_no_text_is_told_twice(code: str) -> None:
+    folder = Path(languages.__file__).parent / code
+    names = [
+        name
+        for path in folder.glob("*.po")
+        for name in re.findall(r'^msgid (".*")$', path.read_text("utf-8"), re.MULTILINE)
+    ]
+    assert sorted(names) == sorted(set(names))
+    assert set(map(json.loads, names)) == set(entries(code))
+    assert catalogue(code).patterns
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("node 3 of 672", "节点 3 / 672"),
+        ("'y' differs by 74.0 %, 163 times what FP16 explains", "'y' 相差 74.0 %，是 FP16 所能解释的 163 倍"),
+        ("'output' differs by 3.00 %", "'output' 相差 3.00 %"),  # a name in quotes is no word of ours
+        ("output", "输出"),
+        ("✓ within", "✓ 达标"),
+        ("/model/layers.3/add: 1.00", "/model/layers.3/add: 1.00"),
+        ("  12 samples ", "  12 个样本 "),
+        ("0.740", "0.740"),
+    ],
+)
+def test_a_text_is_told_by_its_pattern_and_names_stay(text: str, told: str) -> None:
+    assert translated(text, "zh") == told
+    assert translated(text, OWN) == text
+
+
+def test_a_language_is_spoken_inside_only() -> None:
+    assert spoken("Where") == "Where"
+    with speaking("zh"):
+        assert (language(), spoken("Where")) == ("zh", "位置")
+        with speaking(OWN):
+            assert spoken("Where") == "Where"
+    assert language() == OWN
+    with pytest.raises(ValueError, match="none of en, zh"), speaking("xx"):
+        pass
+    assert columns_of("节点 3") == 6
+
+
+@pytest.mark.parametrize("width", [44, 100])
+def test_a_terminal_in_chinese_keeps_to_its_width(width: int) -> None:
+    document = documents.within()
+    with speaking("zh"):
+        text = as_text.render(document, width=width) + as_text.render_first_screen(document, width=width)
+    commands = {document["command"]}
+    assert [line for line in text.splitlines() if columns_of(line) > width and line.strip() not in commands] == []
+    assert CHINESE.search(text)
+
+
+def test_one_switch_for_a_command_and_documents_of_no_language(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(onnx.parser.parse_model(NETWORK), "m.onnx")
+    np.savez("x.npz", x=np.random.default_rng(1).standard_normal((4, 10)).astype(np.float32))
+    words = ["compare", "m.onnx", "--inputs", "x.npz", "--candidate", "sim:f16"]
+    assert exit_status(*words, "--study", "en") in {0, 1, 3}
+    english = capsys.readouterr().out
+    assert exit_status("--lang", "zh", *words, "--study", "zh") in {0, 1, 3}
+    chinese = capsys.readouterr().out
+    assert CHINESE.search(chinese)
+    assert not CHINESE.search(english)
+    monkeypatch.setenv("PARITYSCOPE_LANG", "zh_CN.UTF-8")
+    assert exit_status("report", "en") == 0
+    assert capsys.readouterr().out == chinese.replace("zh/report.html", "en/report.html")
+    assert exit_status("report", "zh", "--lang=en") == 0
+    assert capsys.readouterr().out == english.replace("en/report.html", "zh/report.html")
+    assert not CHINESE.search((tmp_path / "zh" / "study.json").read_text("utf-8"))
+    assert '<html lang="zh">' in (tmp_path / "zh" / "report.html").read_text("utf-8")
+    assert '<html lang="en">' in (tmp_path / "en" / "report.html").read_text("utf-8")
+    assert exit_status("report", "nothing", "--lang", "xx") == 2
+    assert "there is no language 'xx'" in capsys.readouterr().err
+    assert exit_status("report", "nothing", "--lang", "zh") == 2
+    assert "解决：" in capsys.readouterr().err
+
+
+SWITCH = """<script>
+addEventListener("load", () => setTimeout(() => {
+  const note = document.body.dataset, button = document.getElementById("language");
+  const texts = () => [document.querySelector(".tile h2").textContent, document.querySelector("nav a").textContent,
+    document.querySelector("#node .state").textContent, document.getElementById("search").placeholder,
+    document.querySelector("#all tbody button").title].join("|");
+  const name = () => document.querySelector("#outputs h3 code").textContent;
+  Object.assign(note, { before: texts(), name: name() });
+  button.click();
+  setTimeout(() => {
+    Object.assign(note, { after: texts(), lang: document.documentElement.lang, sameName: name() });
+    button.click();
+    setTimeout(() => Object.assign(note, { again: texts(), langAgain: document.documentElement.lang }));
+  });
+}));
+</script>"""
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no chromium, chromium-browser or google-chrome on PATH")
+@pytest.mark.parametrize("first", ["en", "zh"])
+def test_the_page_changes_its_language_and_back(first: str, tmp_path: Path) -> None:
+    with speaking(first):
+        page = as_html.render(documents.detector())
+    body = opened(page.replace("</body>", f"{SWITCH}</body>"), tmp_path, 1280)
+    said = ("What users of the model see", "Network", " introduces error; the cause is here", "name or operator")
+    english = "|".join((*said, "show on the map"))
+    chinese = "模型使用者看到的|网络| 引入误差; 原因在此|名称或算子|在网络图上显示"
+    before, after = (english, chinese) if first == "en" else (chinese, english)
+    assert body["data-before"] == before
+    assert body["data-after"] == after
+    assert body["data-again"] == before
+    assert (body["data-lang"], body["data-lang-again"]) == ("zh" if first == "en" else "en", first)
+    assert body["data-name"] == body["data-same-name"]
