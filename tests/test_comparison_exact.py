@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parityscope.comparison import measure_pair, measurements, merge
+from parityscope.comparison import measure_pair, measurements, merge_statistics
 
 INTEGERS = (np.int8, np.uint8, np.int32, np.uint32, np.int64, np.uint64)
 
@@ -84,6 +84,6 @@ def test_merged_samples_name_the_first_mismatch_and_the_largest_difference() -> 
     equal = measure_pair(zeros, zeros, channel_axis=None)
     small = measure_pair(zeros, np.array([0, 0, 1], np.int32), channel_axis=None)
     large = measure_pair(zeros, np.array([0, -9, 0], np.int32), channel_axis=None)
-    found = measurements(merge(merge(equal, small), large))
+    found = measurements(merge_statistics(merge_statistics(equal, small), large))
     assert (found["mismatches"].value, found["mismatches"].worst_index, found["mismatches"].count) == (2, (2,), 9)
     assert (found["max_abs"].value, found["max_abs"].worst_index) == (9, (1,))

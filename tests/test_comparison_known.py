@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from parityscope.comparison import Statistics, channel_axis, measure_pair, measurements, merge
+from parityscope.comparison import Statistics, channel_axis, measure_pair, measurements, merge_statistics
 from strategies import FLOAT_DTYPES, pairs, wide
 
 F32 = np.dtype(np.float32)
@@ -315,7 +315,7 @@ def test_samples_of_different_shapes_merge_without_channels() -> None:
     def sample(width: int) -> Statistics:
         return measure_pair(np.ones((1, width), np.float32), np.full((1, width), 1.5, np.float32), channel_axis=1)
 
-    merged = merge(sample(3), sample(5))
+    merged = merge_statistics(sample(3), sample(5))
     assert (merged.count, merged.samples, merged.channels) == (8, 2, None)
     assert merged.rel_l2 == 0.5
 

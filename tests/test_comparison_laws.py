@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parityscope.comparison import QUANTILE_BOUND, measure_pair, measurements, merge, metrics, to_plain
+from parityscope.comparison import QUANTILE_BOUND, measure_pair, measurements, merge_statistics, metrics, to_plain
 from strategies import arrays, pairs, tensors, wide
 
 F32 = np.dtype(np.float32)
@@ -71,7 +71,7 @@ def test_merging_any_split_equals_the_whole(pair: tuple[np.ndarray, np.ndarray],
     reference, candidate = (array.reshape(-1) for array in pair)
     cut = data.draw(st.integers(0, reference.size))
     whole = measure_pair(reference, candidate, channel_axis=None)
-    merged = merge(
+    merged = merge_statistics(
         measure_pair(reference[:cut], candidate[:cut], channel_axis=None),
         measure_pair(reference[cut:], candidate[cut:], channel_axis=None),
     )
@@ -156,13 +156,13 @@ def test_extreme_float64_samples_merge_in_one_unit() -> None:
     # |e| / |r| = sqrt(2e-8 * 1e600 ...) over both: the second sample is nothing beside the first, and the reverse.
     large, small, zero = np.full(4, 1e300), np.full(4, 1e-300), np.zeros(4)
     for order in ((large, small), (small, large)):
-        merged = merge(*(measure_pair(r, r * 1.5, channel_axis=0) for r in order))
+        merged = merge_statistics(*(measure_pair(r, r * 1.5, channel_axis=0) for r in order))
         assert merged.rel_l2 == pytest.approx(0.5, rel=SUMS)
         assert measurements(merged)["max_abs"].value == 0.5e300
     for r in (large, small):
         for merged in (
-            merge(measure_pair(r, r * 1.5, channel_axis=0), measure_pair(zero, zero, channel_axis=0)),
-            merge(measure_pair(zero, zero, channel_axis=0), measure_pair(r, r * 1.5, channel_axis=0)),
+            merge_statistics(measure_pair(r, r * 1.5, channel_axis=0), measure_pair(zero, zero, channel_axis=0)),
+            merge_statistics(measure_pair(zero, zero, channel_axis=0), measure_pair(r, r * 1.5, channel_axis=0)),
         ):
             assert merged.rel_l2 == pytest.approx(0.5, rel=SUMS)
             assert measurements(merged)["worst_channel"].value == pytest.approx(0.5, rel=SUMS)
@@ -190,7 +190,7 @@ def test_errors_below_the_range_are_counted_as_its_lower_end() -> None:
 def test_merging_refuses_other_dtypes() -> None:
     zeros = np.zeros(2, np.float32)
     with pytest.raises(ValueError, match="cannot be merged"):
-        merge(
+        merge_statistics(
             measure_pair(zeros, zeros, channel_axis=None),
             measure_pair(zeros, zeros.astype(np.float16), channel_axis=None),
         )

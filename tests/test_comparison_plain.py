@@ -21,7 +21,7 @@ from parityscope.comparison import (
     from_plain,
     measure_pair,
     measurements,
-    merge,
+    merge_statistics,
     metrics,
     to_plain,
 )
@@ -57,7 +57,7 @@ def test_only_the_worst_channels_are_kept() -> None:
     assert plain["channels"]["median"] == pytest.approx(499.5 / 4096, rel=1e-12)
     again = from_plain(plain)
     assert same(measurements(again), measurements(statistics))
-    assert merge(again, statistics).channels is None
+    assert merge_statistics(again, statistics).channels is None
     assert len(json.dumps(plain)) < 8000
 
 
@@ -148,7 +148,7 @@ def test_a_metric_from_outside_accumulates_and_merges(outside: Any) -> None:
     reference = np.arange(100_000, dtype=np.float32)
     one = measure_pair(reference, reference, channel_axis=None)
     two = measure_pair(reference[:3], reference[:3], channel_axis=None)
-    assert measurements(merge(two, one))["largest_product"].value == 99_999.0**2
+    assert measurements(merge_statistics(two, one))["largest_product"].value == 99_999.0**2
     assert measurements(two)["largest_product"].value == 4
 
 

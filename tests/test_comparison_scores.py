@@ -8,7 +8,7 @@ import mpmath  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 
-from parityscope.comparison import can_be_scores, measure_pair, measurements, merge
+from parityscope.comparison import can_be_scores, measure_pair, measurements, merge_statistics
 
 
 def scores(reference: np.ndarray, candidate: np.ndarray) -> dict[str, float]:
@@ -90,7 +90,7 @@ def test_many_rows_merge_like_one_tensor() -> None:
     parts = [
         measure_pair(reference[at : at + 2], candidate[at : at + 2], channel_axis=None, as_scores=True) for at in (0, 2)
     ]
-    merged = measurements(merge(*parts))
+    merged = measurements(merge_statistics(*parts))
     for name in ("top1_agreement", "top5_agreement", "kl_mean", "kl_max"):
         assert merged[name].value == pytest.approx(whole[name].value, rel=1e-12), name
     plain = (reference.argmax(-1) == candidate.argmax(-1)).mean()

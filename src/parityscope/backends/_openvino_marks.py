@@ -1,51 +1,18 @@
-"""An OpenVINO model whose intermediate tensors are outputs, without those whose marking crashes its compiler.
-
-What is to be marked is first compiled in a process that may die (`_openvino_trial.py`), and again without one half or the other
-until the tensors are found that it dies of.
-"""
+"""An OpenVINO model whose intermediate tensors are outputs; `_openvino_trial.py` finds those that crash its compiler."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 from typing import TYPE_CHECKING, Any
 
-from parityscope.backends._openvino_trial import bearable, compiles
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
-__all__ = ["bearable_marks", "marked", "try_marks"]
+__all__ = ["marked", "try_marks"]
 
 _HALVES = {"f16", "bf16"}
-
-
-@functools.lru_cache(maxsize=16)
-def bearable_marks(
-    path: Path, digest: str, settings: tuple[tuple[str, Any], ...], wanted: tuple[tuple[str, str], ...]
-) -> tuple[tuple[tuple[str, str], ...], tuple[Skip, ...]]:
-    """Those of `wanted` (tensor, format) whose marking OpenVINO's compiler survives, and a Skip for each other."""
-    del digest  # another file of the same path is another question
-    deaths: dict[str, str] = {}
-    stored = dict(wanted)
-
-    def survives(names: Sequence[str]) -> bool:
-        death = compiles(path, dict(settings), {name: stored[name] for name in names})
-        deaths.update(dict.fromkeys(names, death) if death else {})
-        return not death
-
-    kept, lost = bearable(list(stored), survives)
-    skips = tuple(
-        Skip(
-            what=f"tensor {name}",
-            reason=f"OpenVINO's compiler crashes ({deaths.get(name, 'not tried alone')}) when it is an output too",
-            fix="another version of OpenVINO may not; observe=all marks every tensor, and changes the fusion",
-        )
-        for name in lost
-    )
-    return tuple((name, stored[name]) for name in kept), skips
 
 
 def try_marks(path: str, settings: Mapping[str, Any], wanted: Mapping[str, str]) -> None:

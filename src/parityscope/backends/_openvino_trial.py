@@ -1,6 +1,7 @@
 """Which tensors OpenVINO can be asked for: marking one as an output may crash its compiler, and the process with it.
 
-What is to be marked is first compiled in a process that may die. A helper imports OpenVINO once and forks for each trial, before
+What is to be marked is first compiled in a process that may die, and again without one half or the other until the tensors are
+found that it dies of. A helper imports OpenVINO once and forks for each trial, before
 OpenVINO has any threads: a trial costs a compilation and some milliseconds. `python -m parityscope.backends._openvino_trial` is
 the helper's side: lines of JSON in, the way in which each trial ended out.
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -19,16 +21,44 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+from parityscope.backends._openvino_marks import try_marks
 from parityscope.backends._process import signal_name
+from parityscope.records import Skip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["bearable", "compiles"]
+__all__ = ["bearable", "bearable_marks", "compiles"]
 
 _LIMIT_S = 600  # chosen, as for a child that loads a model: beyond this it hangs
 _TRIALS = 64  # chosen: finds five tensors among 200; each costs a compilation
+
+
+@functools.lru_cache(maxsize=16)
+def bearable_marks(
+    path: Path, digest: str, settings: tuple[tuple[str, Any], ...], wanted: tuple[tuple[str, str], ...]
+) -> tuple[tuple[tuple[str, str], ...], tuple[Skip, ...]]:
+    """Those of `wanted` (tensor, format) whose marking OpenVINO's compiler survives, and a Skip for each other."""
+    del digest  # another file of the same path is another question
+    deaths: dict[str, str] = {}
+    stored = dict(wanted)
+
+    def survives(names: Sequence[str]) -> bool:
+        death = compiles(path, dict(settings), {name: stored[name] for name in names})
+        deaths.update(dict.fromkeys(names, death) if death else {})
+        return not death
+
+    kept, lost = bearable(list(stored), survives)
+    skips = tuple(
+        Skip(
+            what=f"tensor {name}",
+            reason=f"OpenVINO's compiler crashes ({deaths.get(name, 'not tried alone')}) when it is an output too",
+            fix="another version of OpenVINO may not; observe=all marks every tensor, and changes the fusion",
+        )
+        for name in lost
+    )
+    return tuple((name, stored[name]) for name in kept), skips
 
 
 def bearable(names: Sequence[str], survives: Callable[[Sequence[str]], bool]) -> tuple[list[str], list[str]]:
@@ -116,8 +146,6 @@ def _main() -> None:
     import resource  # there is none on Windows, where this module is imported all the same
 
     import openvino  # noqa: F401 - the forks find it loaded
-
-    from parityscope.backends._openvino_marks import try_marks
 
     for line in sys.stdin:
         child = os.fork()

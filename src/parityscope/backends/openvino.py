@@ -22,7 +22,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends import Backend, Capture, Probe, Session
-from parityscope.backends._openvino_marks import bearable_marks, marked
+from parityscope.backends._openvino_marks import marked
+from parityscope.backends._openvino_trial import bearable_marks
 from parityscope.backends.targets import count_of, one_of, with_option
 from parityscope.errors import ParityError
 from parityscope.installed import Arithmetic

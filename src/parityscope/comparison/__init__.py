@@ -1,7 +1,7 @@
 """(reference, candidate) -> Statistics -> measurements: pure arithmetic about the difference of two tensors.
 
 One blocked pass over the data (`measure_pair`) keeps sufficient statistics, in float64; every metric is computed from
-them afterwards (`measurements`), one metric per file in `metrics/`. Statistics of samples merge (`merge`).
+them afterwards (`measurements`), one metric per file in `metrics/`. Statistics of samples merge (`merge_statistics`).
 `measure_replay` does the same for the three tensors of the severed replay: introduced and inherited error.
 
 Rules that every metric keeps: NaN and infinity are counted and never averaged away; zeros in the reference are not
@@ -17,7 +17,7 @@ import importlib
 from parityscope.comparison._channels import CHANNEL_FLOOR, Channels, ChannelSummary, summarize_channels
 from parityscope.comparison._histogram import QUANTILE_BOUND, Histogram, Sketch
 from parityscope.comparison._layout import channel_axis
-from parityscope.comparison._merging import merge
+from parityscope.comparison._merging import merge_statistics
 from parityscope.comparison._metric import Metric, measurements
 from parityscope.comparison._plain import from_plain, to_plain
 from parityscope.comparison._scores import Scores, can_be_scores, likely_scores
@@ -50,7 +50,7 @@ __all__ = [
     "measure_pair",
     "measure_replay",
     "measurements",
-    "merge",
+    "merge_statistics",
     "metrics",
     "scaled",
     "summarize_channels",

@@ -13,10 +13,10 @@ from parityscope.comparison.statistics import NO_STATES, Exact, Floats, Moments,
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["merge", "merge_floats"]
+__all__ = ["merge_floats", "merge_statistics"]
 
 
-def merge(first: Statistics, second: Statistics) -> Statistics:
+def merge_statistics(first: Statistics, second: Statistics) -> Statistics:
     """Statistics over the elements of both; of equal worst elements the one of `first` is named.
 
     Raises:

@@ -169,12 +169,6 @@ class Statistics:
         """Elements that are NaN on both sides, or the same infinity."""
         return 0 if self.floats is None else self.floats.agreeing
 
-    def merge(self, other: Statistics) -> Statistics:
-        """As `_merging.merge(self, other)`."""
-        from parityscope.comparison._merging import merge
-
-        return merge(self, other)
-
 
 def scaled(value: float, exponent: int) -> float:
     """Gives value * 2^exponent; infinite where float64 ends."""

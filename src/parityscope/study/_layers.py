@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from parityscope.backends import backend
 from parityscope.backends.opening import model_of
 from parityscope.backends.recording import Request, observable, record
-from parityscope.comparison import channel_axis, measure_pair
+from parityscope.comparison import channel_axis, measure_pair, merge_statistics
 from parityscope.examination import Layers
 from parityscope.explanation import explain_suspects
 from parityscope.localization import MOST, Options, Sides, attribute, injection, localize, reads_of
@@ -195,7 +195,7 @@ def _compare(
             except ValueError as error:
                 problems.append(Skip(what=f"tensor {name}", reason=str(error)))
                 return None
-            total = part if total is None else total.merge(part)
+            total = part if total is None else merge_statistics(total, part)
         return total
 
     with ThreadPoolExecutor(_THREADS) as pool:

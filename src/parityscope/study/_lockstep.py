@@ -16,7 +16,7 @@ from parityscope.backends.both import open_both
 from parityscope.backends.opening import model_of
 from parityscope.backends.recording import observable
 from parityscope.backends.sizing import plan_chunks
-from parityscope.comparison import channel_axis, measure_pair
+from parityscope.comparison import channel_axis, measure_pair, merge_statistics
 from parityscope.records import Skip
 from parityscope.study._chunk_notes import Measured, notebook_of
 
@@ -100,7 +100,7 @@ def _measured_chunk(
             if isinstance(part, str):
                 problems.setdefault(name, part)
             else:
-                totals[name] = totals[name].merge(part) if name in totals else part
+                totals[name] = merge_statistics(totals[name], part) if name in totals else part
     return Measured(totals=totals, problems=problems)
 
 

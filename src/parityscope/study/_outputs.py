@@ -10,7 +10,7 @@ from parityscope.backends import Capture
 from parityscope.backends.both import open_both
 from parityscope.backends.opening import shapes_for
 from parityscope.case.policy import budgets_for
-from parityscope.comparison import channel_axis, likely_scores, measure_pair
+from parityscope.comparison import channel_axis, likely_scores, measure_pair, merge_statistics
 from parityscope.comparison.parts import measure_parts
 from parityscope.comparison.rows import aligner
 from parityscope.comparison.tolerance import count_outside, merge_outside
@@ -198,7 +198,7 @@ def _compare_output(
         )
     except ValueError as error:
         return str(error)
-    totals[name] = totals[name].merge(part) if name in totals else part
+    totals[name] = merge_statistics(totals[name], part) if name in totals else part
     errors.setdefault(name, []).append((index, distance(part)))
     return ""
 

@@ -19,7 +19,7 @@ from parityscope.arithmetic import FORMATS
 from parityscope.backends import Capture, backend, is_simulation
 from parityscope.backends.opening import open_target
 from parityscope.backends.targets import format_target
-from parityscope.comparison import measure_pair
+from parityscope.comparison import measure_pair, merge_statistics
 from parityscope.comparison.rows import aligner
 from parityscope.errors import ParityError
 from parityscope.examination import Triangle
@@ -110,5 +110,5 @@ def _add_sample(
     except ValueError as error:
         return str(error)
     for side, part in parts.items():
-        totals[name, side] = totals[name, side].merge(part) if (name, side) in totals else part
+        totals[name, side] = merge_statistics(totals[name, side], part) if (name, side) in totals else part
     return ""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.comparison import can_be_scores, channel_axis, measure_pair
+from parityscope.comparison import can_be_scores, channel_axis, measure_pair, merge_statistics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,7 +91,7 @@ def _finished(metric: Metric, pairs: Sequence[tuple[np.ndarray, np.ndarray]]) ->
         states = {**statistics.states, **further.states}
         if metric.combine is not None and metric.name in states:
             states[metric.name] = metric.combine(statistics.states[metric.name], further.states[metric.name])
-        statistics = replace(statistics.merge(further), states=states)
+        statistics = replace(merge_statistics(statistics, further), states=states)
     found = metric.finish(statistics)
     return () if found is None else found if isinstance(found, tuple) else (found,)
 

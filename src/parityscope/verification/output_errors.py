@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.case.policy import OUTSIDE, budgets_for
-from parityscope.comparison import channel_axis, likely_scores, measure_pair, measurements, metrics
+from parityscope.comparison import channel_axis, likely_scores, measure_pair, measurements, merge_statistics, metrics
 from parityscope.comparison.rows import aligner
 from parityscope.comparison.tolerance import count_outside, measurements_of, merge_outside
 from parityscope.errors import ParityError
@@ -119,7 +119,7 @@ def _measured(
     for index in case.inputs.indices:
         expected, found = beside(case, name, index, reference, side)
         part = _pair(expected, found, name, label, reference.names[index])
-        total = part if total is None else total.merge(part)
+        total = part if total is None else merge_statistics(total, part)
         sums.append(_sums(part))
         counts.append(part.count)
         held = {one.metric: one.value for one in measurements(part).values()} if budgets else {}
