@@ -13,9 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
+import onnx.version_converter
 import onnx_ir as ir
 
+from parityscope.errors import ParityError
 from parityscope.evaluation.kernels import declared, open_message, tensor_message
+from parityscope.evaluation.moved_adjoints import MOVES, MovedAdjoints
+from parityscope.evaluation.sessions import Sessions
 from parityscope.operators import of_kind, with_trait
 
 if TYPE_CHECKING:
@@ -27,7 +31,7 @@ __all__ = ["Sweep"]
 
 _SMALL = 4096  # elements: constants up to this size are part of a derivative's session. Chosen
 _SCALARS = 16  # elements: constants of any type that say how to compute (scales, bounds). Chosen
-# The oldest opsets for which derivatives are written; what single nodes mean has not changed since.
+# The oldest opsets for which derivatives are written.
 _OPSET, _MAX_POOL = 13, 16
 _PASSES_ON = with_trait("passes on") - of_kind("conversion")
 # Their derivative is zero wherever they have one, and says nothing of what a small change does.
@@ -41,7 +45,8 @@ class Sweep:
     program: Program
     threads: int = 2
     refused: dict[str, str] = field(default_factory=dict)
-    _kept: dict[object, _Derivative | None] = field(default_factory=dict)
+    _kept: dict[object, _Derivative | MovedAdjoints | None] = field(default_factory=dict)
+    _sessions: Sessions | None = None
 
     def run(
         self,
@@ -108,16 +113,14 @@ class Sweep:
         if derivative is None:
             return None
         try:
+            if isinstance(derivative, MovedAdjoints):
+                moved = derivative.run({at: own[site] for at, site in enumerate(step.outputs) if site in own})
+                return _summed(step, {index: moved.get(index) for index in wanted})
             found = derivative.run(inputs, [own.get(site) for site in step.outputs])
         except Exception as error:  # noqa: BLE001 - the runtime's own types are children of Exception, every one
             self.refused.setdefault(step.op_type, _words(error))
             return None
-        back: dict[str, np.ndarray] = {}
-        for index in wanted:
-            name, adjoint = step.inputs[index], found.get(f"adj_i{index}")
-            if adjoint is not None:
-                back[name] = back[name] + adjoint if name in back else adjoint
-        return back
+        return _summed(step, {index: found.get(f"adj_i{index}") for index in wanted})
 
     def _opened(
         self,
@@ -126,7 +129,13 @@ class Sweep:
         wanted: list[int],
         own: Mapping[str, np.ndarray],
         values: Callable[[str], np.ndarray | None],
-    ) -> _Derivative | None:
+    ) -> _Derivative | MovedAdjoints | None:
+        if step.op_type in MOVES:
+            self._sessions = self._sessions or Sessions(threads=self.threads)
+            try:
+                return MovedAdjoints(step, inputs, wanted, self.program, self._sessions)
+            except ParityError:  # then the library may have a rule for it
+                pass
         try:
             return _Derivative(step, inputs, wanted, own, values, self.program, self.threads)
         except Exception as error:  # noqa: BLE001 - whatever a library of rules finds no rule for
@@ -167,8 +176,7 @@ class _Derivative:
         graph.output.extend(declared(name, value, fixed=True) for name, value in results)
         graph.initializer.extend(tensor_message(array, f"i{at}") for at, array in held.items())
         least = _MAX_POOL if step.op_type == "MaxPool" else _OPSET
-        opset = max(program.opsets.get("", _OPSET), least)
-        model = onnx.ModelProto(ir_version=8, graph=graph, opset_import=[onnx.OperatorSetIdProto(version=opset)])
+        model = _in_opset(graph, program.opsets.get("", _OPSET), least)
         found = onnx_ad.reverse(model, inputs=[f"i{at}" for at in wanted], layout="onnx")
         found.ir_version = min(found.ir_version, 10)
         given = {name for name, _ in results}
@@ -187,11 +195,34 @@ class _Derivative:
         return dict(zip(self._gives, found, strict=True))
 
 
+def _summed(step: Step, found: Mapping[int, np.ndarray | None]) -> dict[str, np.ndarray]:
+    """Adjoints by what was read: a tensor that is read twice has the sum of both."""
+    back: dict[str, np.ndarray] = {}
+    for index, adjoint in found.items():
+        name = step.inputs[index]
+        if adjoint is not None:
+            back[name] = back[name] + adjoint if name in back else adjoint
+    return back
+
+
 def _counts_uneven_pads(step: Step) -> bool:
     held = step.node.attributes
     pads = list(held["pads"].as_ints()) if "pads" in held else []
     counted = "count_include_pad" in held and held["count_include_pad"].as_int() == 1
     return counted and pads[: len(pads) // 2] != pads[len(pads) // 2 :]
+
+
+def _in_opset(graph: onnx.GraphProto, opset: int, least: int) -> onnx.ModelProto:
+    """A model of at least opset `least`: nodes of an older one say their axes, bounds and ratios in another way."""
+    version = onnx.OperatorSetIdProto(version=opset)
+    model = onnx.ModelProto(ir_version=8, graph=graph, opset_import=[version])
+    if opset >= least:
+        return model
+    try:
+        return onnx.version_converter.convert_version(model, least)
+    except Exception:  # noqa: BLE001 - what has no adapter may mean the same all along
+        model.opset_import[0].version = least
+        return model
 
 
 def _is_small(name: str, program: Program) -> bool:

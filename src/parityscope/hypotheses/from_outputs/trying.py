@@ -278,7 +278,7 @@ def fitted(
     if responses is None:
         return None
     best = residual.share(responses).pooled, start, responses
-    for _ in range(_FITTINGS):
+    for _ in range(_FITTINGS if len(start) else 0):
         if not least <= best[0] < _FITTED:
             break
         change = _change_of(respond, residual, best[1], best[2], steps)
