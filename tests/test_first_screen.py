@@ -121,3 +121,30 @@ def test_everything_else_stands_behind_all(
     assert "Outputs (relative L2 error)" in capsys.readouterr().out
     assert exit_status("report", "s") == 0
     assert capsys.readouterr().out == short
+
+
+def test_the_repaired_copy_is_named_by_its_path_with_the_command_that_runs_it() -> None:
+    document = copy.deepcopy(documents.detector(16))
+    offers = document["findings"][0]["repairs"]
+    offers[0]["repair"] = "put_back"
+    offers[0]["trial"]["file"] = "repaired.onnx"
+    offers[1]["repair"] = "keep_in_fp32"
+    text = render_first_screen(document, where="study/report.html")
+    assert "use study/repaired.onnx: Fold it" in text
+    assert "put_back" not in text
+    sides = "--before openvino:f16 --after 'openvino:f16?model=study/repaired.onnx'"
+    given = f"parityscope verify models/ch_PP-OCRv4_det_infer.onnx {sides}"
+    assert given in text
+    assert [tile["note"] for tile in view(document)["tiles"]][-1] == "✓ within: put back what differs"
+    offers[0]["trial"]["verdict"] = "beyond"
+    assert "use study/" not in render_first_screen(document, where="study/report.html")
+
+
+def test_no_two_of_at_most_three_advices_have_one_command() -> None:
+    document = copy.deepcopy(documents.detector(16))
+    (first, *_) = document["findings"][0]["repairs"]
+    untried = {**first, "trial": None}
+    others = [{**untried, "text": f"do {place}", "command": f"do {place // 2}"} for place in range(6)]
+    document["findings"][0]["repairs"] = [first, *others]
+    found = [row for row in view(document)["first_screen"]["rows"] if row["label"] in {"Fix", "or"}]
+    assert [row["text"][:4] for row in found] == ["Fold", "do 0", "do 2"]

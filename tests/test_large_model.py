@@ -227,7 +227,7 @@ def test_it_is_repaired(cancelling: Large, tmp_path: Path) -> None:
     before = [(file.stat().st_mtime_ns, file.stat().st_size, file.stat().st_blocks) for file in given]
     words = ("repair", "--budget", "rel_l2=1e-2", "-o", "fixed.onnx", "--threads", "1", "--no-range-repairs")
     status, peak, said = parityscope(cancelling, *words, folder=tmp_path)
-    assert status == 3, said  # certified on too few samples
+    assert status == 0, said  # within on each, certified on too few samples
     # The half of the table that is written, and nothing else of it (measured: 1.3 GB).
     assert peak < TABLE_BYTES
     assert [(file.stat().st_mtime_ns, file.stat().st_size, file.stat().st_blocks) for file in given] == before

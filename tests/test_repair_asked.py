@@ -81,7 +81,8 @@ def test_copies_of_samples_do_not_certify_a_plan(folder: Path, capsys: pytest.Ca
 
 def test_nothing_is_written_where_nothing_is_changed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, said, _ = told(folder, capsys, "--budget", "rel_l2=100", "-o", str(folder / "a.onnx"))
-    assert code == 3  # too few samples to be sure
+    assert code == 0  # too few samples to be sure, and within on each
+    assert said.startswith("✓ Within budget on all 6 samples tried")
     assert "no file was written" in " ".join(said.split())
     assert "1 evaluation (" in said
     assert sorted(path.name for path in folder.glob("a.*")) == []

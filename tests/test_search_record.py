@@ -119,7 +119,7 @@ def test_the_command_goes_on_from_its_record(tmp_path: Path, capfd: pytest.Captu
     assert (tmp_path / "fixed.search.jsonl").exists()
     assert not (tmp_path / "fixed.onnx").exists()
     assert "taken over" not in capfd.readouterr().err
-    assert exit_status(*words) == 3  # certified on too few samples, but written
+    assert exit_status(*words) == 0  # certified on too few samples, but within on each
     assert (tmp_path / "fixed.onnx").exists()
     assert not (tmp_path / "fixed.search.jsonl").exists()
     assert "runs of an interrupted search were taken over" in capfd.readouterr().err
@@ -258,7 +258,7 @@ def test_a_killed_command_goes_on_and_ends_as_if_it_had_not_been(tmp_path: Path)
             record = (folder / "fixed.search.jsonl").read_text(encoding="utf-8")
             assert kind in record
         done = subprocess.run(mixed_command(folder), cwd=folder, capture_output=True, text=True, check=False)
-        assert done.returncode == 3, done.stderr  # too few samples for a certificate
+        assert done.returncode == 3, done.stderr  # a held-out sample misses the budget
         assert ("taken over" in done.stderr) == (folder.name == "other")
         assert not (folder / "fixed.search.jsonl").exists()
         document = json.loads(done.stdout)

@@ -343,12 +343,16 @@ class OfferedRepair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A repair applied to a copy and run on the same candidate: the worst output's relative L2 before and after."""
+    """A repair applied to a copy and run on the same candidate: the worst output's relative L2 before and after.
+
+    `file` is the copy, by its name in the study; "" where it was not kept.
+    """
 
     before: float
     after: float
     verdict: Verdict
     note: str = ""
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

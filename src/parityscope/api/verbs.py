@@ -207,7 +207,16 @@ def _answered(
             **asked,
         )
         with scratch_folder("run") as scratch, open_request(request) as examination:
-            return Result(document=examine(replace(examination, folder=Path(scratch))))
+            return Result(document=_without_copies(examine(replace(examination, folder=Path(scratch)))))
+
+
+def _without_copies(document: dict[str, Any]) -> dict[str, Any]:
+    """The document of a study whose files are not kept, which names none of them."""
+    trials = (one.get("trial") for finding in document["findings"] for one in finding["repairs"])
+    for trial in trials:
+        if trial:
+            trial["file"] = ""
+    return document
 
 
 def _budgets(limits: Mapping[str, float]) -> tuple[Budget, ...]:

@@ -173,7 +173,7 @@ def _repairs(unit: Unit, *, version: bool) -> list[tuple[str, str]]:
     )
     found = [("convert_again", again)]
     if not unit.declared and not version:
-        text = "put what the original has back into a copy of the candidate's file, with all that is named here"
+        text = "put what the original has back into the candidate's file, with all that is named here"
         found.insert(0, (PUT_BACK, text))
     return found
 

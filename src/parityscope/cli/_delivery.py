@@ -93,7 +93,7 @@ def show(
         return
     width, color = terminal_width()
     if whole or ladder:
-        text = as_text.render(document, width=width, color=color, ladder=ladder) + "\n"
+        text = as_text.render(document, where=str(report), width=width, color=color, ladder=ladder) + "\n"
     else:
         text = as_text.render_first_screen(document, where=str(report), width=width, color=color)
     if color:

@@ -90,11 +90,11 @@ def command(
     memory: o.MemoryOption = "512MiB",
     quiet: o.QuietOption = False,
 ) -> int:
-    """Finds which nodes to keep in FP32, writes the model and certifies it; 1: infeasible, 3: not certified."""
+    """Finds which nodes to keep in FP32, writes the model and proves it; 1: infeasible, 3: ended early, or a sample misses."""
     from parityscope.case import load_inputs, load_model
     from parityscope.repairs.search import Task
     from parityscope.repairs.search.writing import check_output
-    from parityscope.report.repair import FORMS
+    from parityscope.report.repair import FORMS, succeeded
 
     FORMS.check(format_name)
     plan_file = plan_path(output, write_plan)
@@ -171,13 +171,14 @@ def command(
     found = changes and outcome.chosen is not None and outcome.verdict != "infeasible"
     if plan_file is not None and found and plan is None:
         write_plan_file(plan_file, outcome, task)
+    kept = succeeded(document)
     hand_over(FORMS, document, format_name, report)
     if not quiet:
         if outcome.resumed:
             print(f"{outcome.resumed} runs of an interrupted search were taken over", file=sys.stderr)
         where = f"; the model is {document['output']}" if document["output"] else "; no model was written"
-        print(f"{outcome.verdict}{where}", file=sys.stderr)
-    return _EXITS[outcome.verdict]
+        print(f"{'within budget on every sample tried' if kept else outcome.verdict}{where}", file=sys.stderr)
+    return Exit.WITHIN if kept else _EXITS[outcome.verdict]
 
 
 def _outcome_of(task: Task, folder: Path, output: Path | None, plan: Plan | None, *, quiet: bool) -> Outcome:

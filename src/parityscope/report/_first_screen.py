@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from parityscope.backends import known_backend
 from parityscope.languages import columns_of, spoken
+from parityscope.report._offered import repairing
 from parityscope.report._tensors import GRADES
 from parityscope.report.words import clean, count, figure, number, percent, short, size
 
@@ -30,7 +31,7 @@ _SMALL = 0.1  # of what a layer inherits: it only passes that on; chosen
 # Times what is expected: from the first on it is told as a multiple, and the second is far enough for everybody; chosen.
 _MORE, _MOST_TIMES = 2, 1000
 _MOST_NOTES = 2
-_MOST_ADVICE = 2
+_MOST_ADVICE = 3
 _REAL = "DAT004"  # says that the error belongs to the test data
 _SAME = "Both sides are the same target and model."
 # Where causes of these families are, which have no layer.
@@ -68,7 +69,8 @@ def _rows(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[_Ro
         yield _why(causes, model)
         yield from (_further(one, causes[0]) for one in causes[1:3] if _is_proved(one) or not _is_proved(causes[0]))
         yield from _where(document, causes)
-        yield from _fix(model["repairs"])
+        proved = any(map(_is_proved, causes))
+        yield from _fix([one for one in model["repairs"] if one["cures"] or not proved], repairing(document))
         yield from _sure(causes)
     yield from _notes(document, model)
     yield from _not_judged(document, model["skipped"])
@@ -270,19 +272,37 @@ def handed_on(tensors: Sequence[Mapping[str, Any]], index: float | None) -> int:
     )
 
 
-def _fix(offered: Sequence[Mapping[str, Any]]) -> Iterator[_Row]:
-    """The best repair that was tried, or the first that is offered; then, in a line each, two more."""
-    for place, repair in enumerate(offered[:_MOST_ADVICE]):
-        trial, cause = repair["trial"], repair["cause"]
-        note = ""
-        if trial:
-            note = f"tried: {trial['change']}, {_tried(trial['verdict'])}"
-        elif cause:
-            told = f"goes from {cause['before']} to {cause['after']}"
-            note = f"not tried itself; a copy of the reference with this fault put right {told}"
-        command = str(repair["command"]).splitlines()[0] if repair["command"] and not place else ""
-        text = _cut(repair["text"], _LINE if place else _SHORTER)
-        yield _row("or" if place else "Fix", text, command=command, note="" if place else note)
+def _fix(offered: Sequence[Mapping[str, Any]], searching: str) -> Iterator[_Row]:
+    """The best repair that was tried, or the first that is offered; then two more, of which none has a command that was told.
+
+    `searching` is the command that searches the model's repair, "" where there is none.
+    """
+    told: set[str] = set()
+    for repair in offered:
+        command = str(repair["command"]).splitlines()[0] if repair["command"] else ""
+        if len(told) == _MOST_ADVICE or command in told or repair["text"] in told:
+            continue
+        text = _cut(repair["text"], _LINE if told else _SHORTER)
+        if told:
+            yield _row("or", text)
+        else:
+            file = (repair["trial"] or {}).get("file", "")
+            used = f"use {file}: " if file and repair["trial"]["verdict"] == "within" else ""
+            yield _row("Fix", f"{used}{text}", command=command, note=_shown_effect(repair))
+        told.add(command or repair["text"])
+    if len(told) == 1 and searching and searching not in told:
+        yield _row("or", "search the smallest change that meets a budget:", command=searching)
+
+
+def _shown_effect(repair: Mapping[str, Any]) -> str:
+    """What was measured of a repair, or of its cause; "" where nothing was."""
+    trial, cause = repair["trial"], repair["cause"]
+    if trial:
+        return f"tried: {trial['change']}, {_tried(trial['verdict'])}"
+    if not cause:
+        return ""
+    told = f"goes from {cause['before']} to {cause['after']}"
+    return f"not tried itself; a copy of the reference with this fault put right {told}"
 
 
 def _tried(verdict: str) -> str:

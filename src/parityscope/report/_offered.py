@@ -7,22 +7,27 @@ import shlex
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from parityscope.backends.targets import format_target, parse_target, with_option
+from parityscope.errors import ParityError
 from parityscope.report._advice import lines_of
 from parityscope.report.words import clean, number, percent, ratio
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["repairing", "repairs"]
+__all__ = ["repairing", "repairs", "verifying"]
+
+# What a repair that has no file of its own is called where a title stands; others are called as their file is.
+_TITLES = {"put_back": "put back what differs", "keep_in_fp32": "keep in FP32"}
 
 # Chosen: from here on a cause is proved, and below that another claim is more likely wrong than right.
 _PROVED, _WEAK = 0.9, 0.5
 
 
-def repairs(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+def repairs(document: Mapping[str, Any], folder: str = "") -> list[dict[str, Any]]:
     """Every repair offered, those that a trial showed to work best first, each with what the trial measured.
 
-    Beside a cause that is proved, a weak claim gives no advice.
+    Beside a cause that is proved, a weak claim gives no advice. `folder` is where the study's files are.
     """
     written = repairing(document)
     steps = _reproduced(document)
@@ -31,6 +36,7 @@ def repairs(document: Mapping[str, Any]) -> list[dict[str, Any]]:
         for finding in _advising(document.get("findings", ()))
         for repair in finding.get("repairs", ())
     ]
+    offered = [_with_file(one, document, folder) for one in offered]
     # Several findings may ask for the same in the same words: that is said once, with how often.
     told: dict[str, list[dict[str, Any]]] = {}
     for repair in offered:
@@ -67,17 +73,39 @@ def repairing(document: Mapping[str, Any]) -> str:
     return f"parityscope repair {shlex.quote(path)}{given} --low {declared} -o {fixed}"
 
 
+def verifying(document: Mapping[str, Any], file: str) -> str:
+    """The command that runs the repaired model `file` as the candidate was run, beside that one; "" where nobody knows how."""
+    asked = (document.get("question") or {}).get("asked") or {}
+    path = clean((document.get("model") or {}).get("path") or "")
+    ran = clean((document.get("candidate") or {}).get("target") or "")
+    if not path or not ran or not file:
+        return ""
+    try:
+        after = format_target(with_option(parse_target(ran), "model", file))
+    except ParityError:  # of a document from elsewhere
+        return ""
+    given = "".join(f" {word}" for word in _data_words(asked))
+    reference = clean(asked.get("reference") or "ort")
+    beside = "" if reference == "ort" else f" --reference {shlex.quote(reference)}"
+    before = shlex.quote(clean(asked.get("candidate") or ran))
+    return f"parityscope verify {shlex.quote(path)} --before {before} --after {shlex.quote(after)}{given}{beside}"
+
+
 def _repair(
     repair: Mapping[str, Any], finding: Mapping[str, Any], written: str, step: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     trial = repair.get("trial")
-    # What was tried on a copy is a change of the model, which the search makes too; so is keeping a node in FP32.
-    searched = written if trial or repair.get("repair") == "keep_in_fp32" else ""
+    # What was tried on a copy is a change of the model, which the search makes too; so is keeping a node in FP32. What differs
+    # in the candidate's own file it does not know.
+    name = clean(repair.get("repair", ""))
+    searched = written if (trial and name != "put_back") or name == "keep_in_fp32" else ""
     shown: dict[str, Any] = {
-        "repair": clean(repair.get("repair", "")),
+        "repair": name,
+        "title": _TITLES.get(name, name.replace("_", " ")),
         "text": clean(repair.get("text", "")),
         "command": _command(repair.get("command", "")) or searched,
         "code": clean(finding.get("code", "")),
+        "cures": finding.get("role") == "cause",
         "trial": None,
         "cause": None if step is None or trial else {key: _error(step.get(key)) for key in ("before", "after")},
         "order": (3 if finding.get("role") == "information" else 1, 0.0),
@@ -92,10 +120,21 @@ def _repair(
             "ratio": ratio(trial.get("before"), trial.get("after")),
             "verdict": trial.get("verdict", "incomplete"),
             "note": clean(trial.get("note", "")),
+            "file": clean(trial.get("file", "")),
         }
         rank = math.inf if after is None or math.isnan(after) else after
         shown["order"] = (0 if trial.get("verdict") == "within" else 2, rank)
     return shown
+
+
+def _with_file(shown: dict[str, Any], document: Mapping[str, Any], folder: str) -> dict[str, Any]:
+    """The repair whose copy was kept names it by its path; where that is within, running it is what is to be done next."""
+    trial = shown["trial"]
+    if not trial or not trial["file"]:
+        return shown
+    path = str(PurePath(folder, trial["file"]))
+    command = verifying(document, path) if trial["verdict"] == "within" else ""
+    return {**shown, "trial": {**trial, "file": path}, "command": command or shown["command"]}
 
 
 def _error(value: object) -> str:

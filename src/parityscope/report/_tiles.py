@@ -86,7 +86,7 @@ def _tried(document: Mapping[str, Any], offered: Sequence[Mapping[str, Any]]) ->
                 _tile(
                     "Fix, tried on a copy",
                     f"{before} {_BECOMES} {after}",
-                    f"{told}: {repair['repair']}",
+                    f"{told}: {repair['title']}",
                     trial["verdict"],
                 )
             ]

@@ -8,6 +8,7 @@ file can write to the terminal.
 from __future__ import annotations
 
 from functools import partial
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from parityscope.languages import columns_of, spoken
@@ -29,14 +30,19 @@ _REST = "--all shows everything here"  # where there is no report to point to
 _MOST_LINES = 16  # of code that a repair shows here; more is for the page. Chosen: half a terminal.
 
 
-def render(document: Mapping[str, Any], *, width: int = 100, color: bool = False, ladder: bool = False) -> str:
-    """`document` as text of at most `width` columns, with ANSI colours if `color`, and the tolerance ladder if asked."""
-    return written(partial(_draw, ladder=ladder), view(document), width=width, color=color)
+def render(
+    document: Mapping[str, Any], *, where: str = "", width: int = 100, color: bool = False, ladder: bool = False
+) -> str:
+    """`document` as text of at most `width` columns, with ANSI colours if `color`, and the tolerance ladder if asked.
+
+    `where` is the report's path, beside which the study's other files lie.
+    """
+    return written(partial(_draw, ladder=ladder), view(document, _folder_of(where)), width=width, color=color)
 
 
 def render_first_screen(document: Mapping[str, Any], *, where: str = "", width: int = 100, color: bool = False) -> str:
     """The answer alone, in at most some fifteen lines; `where` is the report that holds the rest."""
-    return written(partial(_first_screen, where=where), view(document), width=width, color=color)
+    return written(partial(_first_screen, where=where), view(document, _folder_of(where)), width=width, color=color)
 
 
 def plain_first_screen(document: Mapping[str, Any], width: int = 100) -> str:
@@ -44,6 +50,10 @@ def plain_first_screen(document: Mapping[str, Any], width: int = 100) -> str:
     lines = render_first_screen(document, width=width).rstrip().splitlines()
     rest = spoken(_REST)
     return "\n".join(line.removesuffix(rest).rstrip() for line in lines if line.strip() != rest)
+
+
+def _folder_of(report: str) -> str:
+    return str(PurePath(report).parent) if report else ""
 
 
 def _first_screen(console: Console, model: Mapping[str, Any], *, where: str) -> None:
@@ -146,7 +156,7 @@ def _repairs(console: Console, model: Mapping[str, Any]) -> None:
         return
     heading(console, model["doing"])
     for place, repair in enumerate(model["repairs"], start=1):
-        say(console, f"{place}. {repair['repair']}", "bold")
+        say(console, f"{place}. {repair['title']}", "bold")
         say(console, repair["text"], indent=1)
         trial = repair["trial"]
         if trial:
@@ -154,6 +164,8 @@ def _repairs(console: Console, model: Mapping[str, Any]) -> None:
                 f"tried: {trial['before']} -> {trial['after']} ({trial['ratio'] or 'no ratio'}), {trial['verdict']}"
             )
             say(console, change, "green" if trial["verdict"] == "within" else "yellow", indent=1)
+            if trial["file"]:
+                say(console, f"the copy: {trial['file']}", indent=1)
         elif repair["cause"]:
             before, after = repair["cause"]["before"], repair["cause"]["after"]
             told = f"not tried itself; the reference, given the same fault, goes from {before} to {after}"

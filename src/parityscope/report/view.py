@@ -36,12 +36,15 @@ _FROM_OUTPUTS = "FUS014"
 _SYMBOLS: Mapping[str, str] = {"within": "✓", "beyond": "✕", "incomplete": "?"}
 
 
-def view(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The view model of `document`; keys that a document lacks give empty parts, never an error."""
+def view(document: Mapping[str, Any], folder: str = "") -> dict[str, Any]:
+    """The view model of `document`; keys that a document lacks give empty parts, never an error.
+
+    `folder` is the study's, where its files are named from elsewhere.
+    """
     found = findings(document)
     rows = tensors(document)
     skips = skipped(document)
-    offered = repairs(document)
+    offered = repairs(document, folder)
     parts: dict[str, Any] = {
         "title": f"{_model(document)}: {_verdict(document)['label'].lower()}",
         "verdict": _verdict(document),

@@ -1,4 +1,7 @@
-"""Repairs that findings offer, applied to a copy of the file that is run, which the same candidate runs."""
+"""Repairs that findings offer, applied to a copy of the file that is run, which the same candidate runs.
+
+Of the copies the best one is kept: one that is within before all others, then the one that leaves least.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ from parityscope.study._verdicts import judge_pair, pair_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     import onnx_ir as ir
 
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["REPAIRED", "try_repairs"]
 
 REPAIRED = "repaired.onnx"
+_TRIED = "tried.onnx"
 
 
 def try_repairs(examination: Examination) -> Diagnosis:
@@ -43,6 +48,7 @@ def try_repairs(examination: Examination) -> Diagnosis:
     skipped: list[Skip] = []
     findings = []
     done: dict[str, OfferedRepair] = {}  # all that differs is put back at once, whichever finding offers it
+    best: Trial | None = None
     for finding in diagnosis.findings:
         offers = []
         for offer in finding.repairs:
@@ -54,19 +60,52 @@ def try_repairs(examination: Examination) -> Diagnosis:
             elif finding.role == "cause" and offer.repair in known:
                 again = own and offer.repair in done
                 tried = done[offer.repair] if again else _try_offer(examination, finding, offer, skipped)
+                if not again:
+                    best = _keep_better(examination.folder, best, tried.trial)
                 done[offer.repair] = tried
                 offers.append(replace(offer, trial=tried.trial))
             else:
                 offers.append(offer)
         findings.append(replace(finding, repairs=tuple(offers)))
-    return replace(diagnosis, findings=tuple(findings), skipped=(*diagnosis.skipped, *skipped))
+    told = tuple(_name_copy(finding, best) for finding in findings)
+    return replace(diagnosis, findings=told, skipped=(*diagnosis.skipped, *skipped))
+
+
+def _keep_better(folder: Path, best: Trial | None, tried: Trial | None) -> Trial | None:
+    """The better one of two trials, whose copy is the one that is kept; one that betters nothing is not."""
+    if tried is None:
+        return best
+    copy = folder / _TRIED
+    lessens = (
+        tried.verdict == "within"
+        or tried.after < tried.before
+        or math.isfinite(tried.after) > math.isfinite(tried.before)
+    )
+    if lessens and (best is None or _rank(tried) < _rank(best)):
+        copy.replace(folder / REPAIRED)
+        return tried
+    copy.unlink(missing_ok=True)
+    return best
+
+
+def _rank(trial: Trial) -> tuple[bool, float]:
+    return trial.verdict != "within", math.inf if math.isnan(trial.after) else trial.after
+
+
+def _name_copy(finding: Finding, best: Trial | None) -> Finding:
+    """The finding, in which the trial whose copy is kept names it."""
+    offers = (
+        replace(one, trial=replace(best, file=REPAIRED)) if best is not None and one.trial is best else one
+        for one in finding.repairs
+    )
+    return replace(finding, repairs=tuple(offers))
 
 
 def _try_offer(examination: Examination, finding: Finding, offer: OfferedRepair, skipped: list[Skip]) -> OfferedRepair:
     import onnx_ir as ir
 
     candidate = examination.candidate
-    path = examination.folder / REPAIRED
+    path = examination.folder / _TRIED
     try:
         model, note = _put_back(examination) if offer.repair == PUT_BACK else _repaired(examination, finding, offer)
         if note is None:
@@ -96,7 +135,7 @@ def _try_offer(examination: Examination, finding: Finding, offer: OfferedRepair,
             )
             verdicts.add(judge_pair(again, statistics, examination.case.policy))
     verdict: Verdict = "beyond" if "beyond" in verdicts else "incomplete" if "incomplete" in verdicts else "within"
-    trial = Trial(before=before, after=after, verdict=verdict, note=f"{note}; the copy is {REPAIRED} in the study")
+    trial = Trial(before=before, after=after, verdict=verdict, note=note)
     return replace(offer, trial=trial)
 
 

@@ -144,7 +144,7 @@ def _statement(
     count = len(over)
     plural = "" if count == 1 else "s"
     if not count:
-        return f"Not certified: no sample was held out. {needed(LEVELS[-1])} are needed for 90 %/90 %."
+        return f"{needed(LEVELS[-1])} more samples, held out, would certify it for 90 % of samples like these."
     if failures:
         return f"Not certified: {failures} of {count} held-out sample{plural} beyond the budget."
     tries = f" ({attempts} attempts)" if attempts > 1 else ""
@@ -154,8 +154,8 @@ def _statement(
         return f"All {count} held-out samples meet the budget: {said}. {nearest}; a rarer input may miss."
     fewest = needed(LEVELS[-1], attempts)
     return (
-        f"Not certified: all {count} held-out sample{plural} meet the budget, which is too few: {said}. "
-        f"{fewest} clean ones are needed for 90 %/90 %, {needed(LEVELS[0], attempts)} for 95 %/95 %."
+        f"The {count} held-out sample{plural} meet the budget, too few to certify more than that {said}. "
+        f"{fewest} clean ones would certify 90 %/90 %, {needed(LEVELS[0], attempts)} 95 %/95 %."
     )
 
 

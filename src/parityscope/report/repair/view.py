@@ -10,7 +10,7 @@ from parityscope.report.words import clean, count, figure, number, percent, seco
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["view"]
+__all__ = ["succeeded", "view"]
 
 _LABELS = {
     "nothing": ("within", "✓", "Nothing needs a repair"),
@@ -21,9 +21,22 @@ _LABELS = {
 _MICRO = 1e6
 
 
+def succeeded(document: Mapping[str, Any]) -> bool:
+    """Whether every budget is kept on every sample tried, though too few of them were held out to certify more than that."""
+    chosen, certificate = document["chosen"], document["certificate"]
+    if document["verdict"] != "unproved" or certificate is None or certificate["failures"] or not _tried(document):
+        return False
+    error = 0.0 if chosen is None else number(chosen["excess"])
+    return error is not None and error <= 1
+
+
 def view(document: Mapping[str, Any]) -> dict[str, Any]:
     """What is shown, in the order in which it is read."""
     verdict, symbol, label = _LABELS[document["verdict"]]
+    if succeeded(document):
+        tried = _tried(document)
+        each = "the one sample" if tried == 1 else f"all {count(tried)} samples"
+        verdict, symbol, label = "within", "✓", f"Within budget on {each} tried"
     chosen = document["chosen"]
     return {
         "verdict": verdict,
@@ -56,6 +69,11 @@ def view(document: Mapping[str, Any]) -> dict[str, Any]:
         "tool": f"{document['tool']['name']} {document['tool']['version']}",
         "schema": document["schema"],
     }
+
+
+def _tried(document: Mapping[str, Any]) -> int:
+    """The samples that the written model ran on: those of the search too, but for a plan, which was found elsewhere."""
+    return len(document["held_out"]) + (0 if document["chosen"] is None else len(document["search_samples"]))
 
 
 def _inputs(document: Mapping[str, Any]) -> str:
