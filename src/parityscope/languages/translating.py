@@ -55,12 +55,12 @@ def _told(text: str, held: Catalogue, code: str) -> str | None:
     """What the language says, None where it has nothing for it."""
     if (whole := held.whole.get(text)) is not None:
         return whole
-    if (lead := _LEAD.match(text)) and (rest := text[lead.end() :]):
-        return f"{lead.group()}{translate(rest, code)}"
     for pattern in _candidates(text, held):
         filled = _filled(text, pattern.literals)
         if filled is not None and not (pattern.light and any(len(part.split()) > _FEW_WORDS for part in filled)):
             return _said(pattern, filled, code)
+    if (lead := _LEAD.match(text)) and (rest := text[lead.end() :]):
+        return f"{lead.group()}{translate(rest, code)}"
     body, end, _ = _END.fullmatch(text).groups()  # type: ignore[union-attr]
     if end and body and (whole := held.whole.get(body)) is not None:
         return f"{whole}{_ENDS[end]}"

@@ -1,0 +1,142 @@
+"""No text is missing in a language: every sentence of the code that a person is told, held against the catalogues.
+
+The texts are read from the code itself: what is a string of two words or more in the folders that write findings, repairs, studies
+and reports, f-strings with `{}` for what they fill in. What is no word for people (code, styles, expressions) is listed in
+`data/not_spoken.txt`. A new sentence is added to a `.po` file of `src/parityscope/languages/zh`: this test says which.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from golden import documents
+from parityscope.languages import LANGUAGES, OWN
+from parityscope.languages.catalogue import entries
+from parityscope.languages.translating import missing_in
+from parityscope.report.view import view
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OTHERS = sorted(set(LANGUAGES) - {OWN})
+SOURCE = Path(__file__).parents[1] / "src" / "parityscope"
+FOLDERS = (
+    *("checks", "diagnosis.py", "environment.py", "expectation", "explanation", "hypotheses", "installed.py", "lint"),
+    *("localization", "pairing.py", "repairs", "report", "study", "verification"),
+)
+NOT_SPOKEN = set((Path(__file__).parent / "data" / "not_spoken.txt").read_text("utf-8").splitlines())
+COMMANDS_ALONE = {"_nvidia.py"}
+COMMANDS = re.compile(r"(<|trtexec|polygraphy|parityscope (run|repair|compare) \{)")
+FIELD = re.compile(r"\{[a-z_]*(?::[^}]*)?\}")
+WORD = re.compile(r"[A-Za-z]{2,}")
+# Arguments that are models, arrays or names, and errors of programmers.
+NO_TEXT = {"model", "network", "candidate", "candidate_model", "declared"}
+OURS = {"ValueError", "TypeError"}
+
+
+def spoken_by(path: Path) -> Iterator[str]:
+    """The texts of a file, in the form of a catalogue."""
+    tree = ast.parse(path.read_text("utf-8"))
+    left_out = set(map(id, _silent(tree)))
+    for node in ast.walk(tree):
+        if id(node) in left_out:
+            continue
+        text = _text(node).strip()
+        bare = text.replace("{}", "")
+        if " " in text and "\n" not in text and "ir_version" not in text and len(WORD.findall(bare)) > 1:
+            yield text
+
+
+def _text(node: ast.AST) -> str:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return FIELD.sub("{}", node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+    return ""
+
+
+def _silent(tree: ast.Module) -> Iterator[ast.AST]:
+    """Docstrings, annotations, the parts of f-strings, and arguments that hold no text for people."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node, clean=False):
+            yield node.body[0].value  # type: ignore[attr-defined]
+        if isinstance(node, ast.JoinedStr):
+            yield from (part for part in node.values if isinstance(part, ast.Constant))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in OURS:
+            yield from ast.walk(node)
+        if isinstance(node, ast.keyword) and node.arg in NO_TEXT:
+            yield from ast.walk(node.value)
+        if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
+            yield from ast.walk(node.annotation)
+        if isinstance(node, ast.FunctionDef) and node.returns is not None:
+            yield from ast.walk(node.returns)
+
+
+@functools.cache
+def sentences() -> dict[str, str]:
+    """Every text of the code and a file that says it."""
+    return {text: str(path.relative_to(SOURCE)) for path in files() for text in spoken_by(path)}
+
+
+def files() -> Iterator[Path]:
+    for name in FOLDERS:
+        place = SOURCE / name
+        found = sorted(place.rglob("*.py")) if place.is_dir() else [place]
+        yield from (path for path in found if path.name not in COMMANDS_ALONE)
+
+
+@pytest.mark.parametrize("code", OTHERS)
+def test_every_sentence_of_the_code_is_told(code: str) -> None:
+    held = entries(code)
+    missing = [
+        f"{path}: msgid {json.dumps(text, ensure_ascii=False)}"
+        for text, path in sentences().items()
+        if text not in held and text not in NOT_SPOKEN and not COMMANDS.match(text)
+    ]
+    assert sorted(missing) == [], f"add these to src/parityscope/languages/{code}/*.po (or tests/data/not_spoken.txt)"
+
+
+def test_what_is_said_to_be_no_text_is_in_the_code() -> None:
+    assert sorted(NOT_SPOKEN - set(sentences())) == []
+
+
+@pytest.mark.parametrize("code", OTHERS)
+@pytest.mark.parametrize("name", ["templates", "scripts"])
+def test_every_text_of_the_pages_is_told(code: str, name: str) -> None:
+    found = set(templates() if name == "templates" else scripts())
+    assert len(found) > 10
+    assert sorted(text for text in found if missing_in(text, code) and text not in NOT_SPOKEN) == []
+
+
+def templates() -> Iterator[str]:
+    """The runs of text of the templates, with a number for what is filled in."""
+    for path in sorted((SOURCE / "report").rglob("*.j2")):
+        text = re.sub(r"(?s)\{#.*?#\}|<(script|style|code|pre)\b.*?</\1>", "", path.read_text("utf-8"))
+        text = re.sub(r"\{\{.*?\}\}", "7", text)
+        spoken = re.findall(r'(?:aria-label|placeholder)="([^"{]*)"', text)
+        text = re.sub(r'="[^"]*"', "", re.sub(r"\{%.*?%\}", "<>", text))
+        for run in (*spoken, *re.split(r"<[^>]*>", text)):
+            if len(WORD.findall(run)) > 1:
+                yield " ".join(run.split())
+
+
+def scripts() -> Iterator[str]:
+    for path in sorted((SOURCE / "report" / "templates").glob("*.js")):
+        yield from re.findall(r'\bwords\("((?:[^"\\]|\\.)*)"', path.read_text("utf-8"))
+
+
+@pytest.mark.parametrize("code", OTHERS)
+def test_every_word_of_a_first_screen_is_told(code: str) -> None:
+    for document in (documents.within(), documents.incomplete(), documents.detector(16)):
+        found = view(document)
+        screen = found["first_screen"]
+        labels = [row["label"] for row in screen["rows"]]
+        texts = [screen["title"], screen["basis"], screen["rest"], *labels, *(tile["label"] for tile in found["tiles"])]
+        assert [text for text in texts if missing_in(text, code)] == []
