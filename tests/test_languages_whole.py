@@ -1,8 +1,8 @@
 """No text is missing in a language: every sentence of the code that a person is told, held against the catalogues.
 
-The texts are read from the code itself: what is a string of two words or more in the folders that write findings, repairs, studies
-and reports, f-strings with `{}` for what they fill in. What is no word for people (code, styles, expressions) is listed in
-`data/not_spoken.txt`. A new sentence is added to a `.po` file of `src/parityscope/languages/zh`: this test says which.
+The texts are read from the code itself: what is a string of two words or more in the folders that write findings, repairs,
+studies and reports. What is no word for people (code, styles, expressions) is listed
+in `data/not_spoken.txt`. A new sentence is added to a `.po` file of `src/parityscope/languages/zh`: this test says which.
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ def test_every_sentence_of_the_code_is_told(code: str) -> None:
         for text, path in sentences().items()
         if text not in held and text not in NOT_SPOKEN and not COMMANDS.match(text)
     ]
-    assert sorted(missing) == [], f"add these to src/parityscope/languages/{code}/*.po (or tests/data/not_spoken.txt)"
+    told = f"add these to src/parityscope/languages/{code}/*.po, or what is no sentence to tests/data/not_spoken.txt"
+    assert not missing, "\n".join([told, *sorted(missing)])
 
 
 def test_what_is_said_to_be_no_text_is_in_the_code() -> None:
