@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 DEVELOPED := $(VENV)/.developed
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: setup develop demo test lint bench lock clean
+.PHONY: setup develop demo test lint stubs bench lock clean
 
 # What the product and the demo need.
 setup: $(READY)
@@ -37,6 +37,10 @@ lint: $(DEVELOPED)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The TensorRT adapter against the type stubs of three versions; skipped with its reason where they cannot be fetched.
+stubs: $(DEVELOPED)
+	$(BIN)/python -m proving.tensorrt_replay.stubs
 
 bench: $(DEVELOPED)
 	$(BIN)/python bench/main_job.py

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +37,6 @@ from parityscope.backends.targets import parse_target
 from parityscope.backends.tensorrt_views import Options, Package, ranges_of_samples
 from parityscope.case import load_inputs, load_model
 from parityscope.errors import ParityError
-from proving.tensorrt_replay.stubs import conforms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -325,16 +323,6 @@ def test_facts_of_an_engine() -> None:
     assert (x.is_input, x.dtype, x.host, x.linear) == (True, "int64", True, True)
     assert x.covered == Range(smallest=(1, 3), usual=(2, 3), largest=(4, 3))
     assert (y.is_input, y.dtype, y.linear, y.layout, y.covered) == (False, "float16", False, "format of y", None)
-
-
-def test_the_protocols_are_those_of_tensorrt_10(tmp_path: Path) -> None:
-    """Type-checks `api.py` against the stubs that are installed; `python -m proving.tensorrt_replay.stubs`: three versions."""
-    try:
-        held = [path for path in files("tensorrt-stubs") or () if path.name == "tensorrt.pyi"]
-    except PackageNotFoundError:
-        pytest.skip("tensorrt-stubs is not installed: pip install --no-deps tensorrt-stubs")
-    pytest.importorskip("mypy")
-    assert not conforms(Path(str(held[0].locate())).read_text(encoding="utf-8"), tmp_path)
 
 
 # --- engines that are kept --------------------------------------------------------------------------------------------

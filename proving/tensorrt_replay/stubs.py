@@ -1,7 +1,8 @@
 """Holds the adapter's calls (`_tensorrt/api.py`) and the stand-in's facts against type stubs of three versions of TensorRT 10.
 
-`python -m proving.tensorrt_replay.stubs` fetches the packages `tensorrt-stubs` with pip into a scratch folder and checks each.
-They are no dependency: they want TensorRT itself, and without it their folder `tensorrt` is an empty package to `import`.
+`python -m proving.tensorrt_replay.stubs` (`make stubs`) fetches the packages of `stubs.txt`, pinned by hash, with pip into a
+scratch folder and checks each; where they cannot be fetched it says why, and nothing is checked. They are no dependency: they
+want TensorRT itself, and without it their folder `tensorrt` is an empty package to `import`.
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ import sys
 import tempfile
 import zipfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from proving.tensorrt_replay.facts import FACTS, has
 
-__all__ = ["VERSIONS", "conforms", "disagreements", "main"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-VERSIONS = ("10.8.0.43.1", "10.11.0.33.1", "10.13.0.35.1")
+__all__ = ["PINNED", "conforms", "disagreements", "main"]
+
+PINNED = Path(__file__).with_name("stubs.txt")
 _PAIRS = {
     "Engine": "ICudaEngine",
     "Context": "IExecutionContext",
@@ -40,19 +45,20 @@ _SLIPS = (
 )
 
 
-def conforms(text: str, folder: Path) -> str:
-    """What mypy finds wrong in using TensorRT's classes of the stub `text` as those that the adapter calls; "" for nothing."""
-    text = _mended(text)
-    (folder / "tensorrt_ten.pyi").write_text(text, encoding="utf-8")
-    lines = ["import tensorrt_ten as trt", f"from parityscope.backends._tensorrt.api import {', '.join(_PAIRS)}"]
-    lines += [
-        f"def held{number}(one: trt.{theirs}) -> {ours}:\n    return one"
-        for number, (ours, theirs) in enumerate(_PAIRS.items())
-    ]
+def conforms(texts: Mapping[str, str], folder: Path) -> str:
+    """What mypy finds wrong in using the classes of TensorRT in the stubs, by version, as the adapter does; "" for nothing."""
+    lines = [f"from parityscope.backends._tensorrt.api import {', '.join(_PAIRS)}"]
+    settings = ["[mypy]", "strict = True"]
+    for version, text in texts.items():
+        module = f"tensorrt_{version.replace('.', '_')}"
+        (folder / f"{module}.pyi").write_text(_mended(text), encoding="utf-8")
+        lines.append(f"import {module}")
+        lines += [
+            f"def {ours}_{module}(one: {module}.{theirs}) -> {ours}:\n    return one" for ours, theirs in _PAIRS.items()
+        ]
+        settings += [f"[mypy-{module}]", "ignore_errors = True"]
     (folder / "conforms.py").write_text("\n".join(lines), encoding="utf-8")
-    (folder / "mypy.ini").write_text(
-        "[mypy]\nstrict = True\n[mypy-tensorrt_ten]\nignore_errors = True\n", encoding="utf-8"
-    )
+    (folder / "mypy.ini").write_text("\n".join(settings), encoding="utf-8")
     command = [sys.executable, "-m", "mypy", "--config-file", "mypy.ini", "--cache-dir", "cache", "conforms.py"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else done.stdout + done.stderr
@@ -86,19 +92,36 @@ def _mended(text: str) -> str:
 
 
 def main() -> int:
-    """Checks every version of `VERSIONS`; 1 if the adapter or the facts do not conform to one."""
-    status = 0
-    for version in VERSIONS:
-        with tempfile.TemporaryDirectory() as scratch:
-            fetch = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", scratch]
-            subprocess.run([*fetch, f"tensorrt-stubs=={version}"], check=True)
-            (wheel,) = Path(scratch).glob("*.whl")
-            with zipfile.ZipFile(wheel) as held:
-                text = held.read("tensorrt_bindings/tensorrt.pyi").decode()
-            problem = "; ".join(disagreements(text, version.rpartition(".")[0])) or conforms(text, Path(scratch))
-        print(f"tensorrt-stubs {version}: {problem or 'conforms'}")
-        status |= bool(problem)
-    return status
+    """Checks every version of `stubs.txt`; 1 if the adapter or the facts do not conform to one."""
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            texts = _fetched(Path(scratch))
+        except subprocess.CalledProcessError as error:
+            print(
+                f"skipped: tensorrt-stubs cannot be fetched: {(error.stderr or 'pip fails').strip().splitlines()[-1]}"
+            )
+            return 0
+        found = {version: disagreements(text, version) for version, text in texts.items()}
+        problem = conforms(texts, Path(scratch))
+    for version, wrong in found.items():
+        print(f"tensorrt-stubs {version}: {'; '.join(wrong) or 'the facts agree'}")
+    print(problem or f"the adapter conforms to {', '.join(texts)}")
+    return int(bool(problem) or any(found.values()))
+
+
+def _fetched(folder: Path) -> dict[str, str]:
+    """The stub of each pinned package by TensorRT's version."""
+    texts = {}
+    for line in PINNED.read_text(encoding="utf-8").splitlines():
+        version = line.partition("==")[2].partition(" ")[0]
+        (folder / "one.txt").write_text(line, encoding="utf-8")
+        fetch = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        fetch += ["--require-hashes", "--requirement", "one.txt", "--dest", version]
+        subprocess.run(fetch, check=True, cwd=folder, capture_output=True, text=True)
+        (wheel,) = (folder / version).glob("*.whl")
+        with zipfile.ZipFile(wheel) as held:
+            texts[version.rpartition(".")[0]] = held.read("tensorrt_bindings/tensorrt.pyi").decode()
+    return texts
 
 
 if __name__ == "__main__":
