@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from proving.faults.records import Case, Fault
 
-__all__ = ["run_case"]
+__all__ = ["plant_case", "run_case"]
 
 _ATTEMPTS = 12  # draws of a plant that has no effect, before the case is given up
 
@@ -34,7 +34,7 @@ def run_case(case: Case, fault: Fault, clock: Callable[[], float] = time.perf_co
     blank = Outcome(case=case, family=fault.family, expected=(fault.expected, *fault.accepted))
     with scratch_folder("fault") as scratch:
         try:
-            bed, plant = _planted(case, fault, Path(scratch))
+            bed, plant = plant_case(case, fault, Path(scratch))
         except NoEffectError as error:
             return replace(blank, error=f"no plant has an effect: {error}")
         except ParityError as error:
@@ -54,7 +54,12 @@ def run_case(case: Case, fault: Fault, clock: Callable[[], float] = time.perf_co
         return judged(replace(blank, words=plant.words), fault, plant, document, clock() - started)
 
 
-def _planted(case: Case, fault: Fault, scratch: Path) -> tuple[Bed, Plant]:
+def plant_case(case: Case, fault: Fault, scratch: Path) -> tuple[Bed, Plant]:
+    """The case planted in a folder that is empty: its bed and the deployment with the fault.
+
+    Raises:
+        NoEffectError: no draw of it has an effect.
+    """
     problem = ""
     for attempt in range(_ATTEMPTS):
         folder = scratch / str(attempt)

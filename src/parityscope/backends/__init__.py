@@ -157,6 +157,11 @@ class Backend:
     origins: Callable[[Target], Iterable[Target]] | None = None
     #: what a deployment writes to have an arithmetic, as code by the change ("f32", "tf32_off")
     settings: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    #: the body of `run(path, inputs, names)`, which gives the outputs by name, with nothing but the runtime and numpy; None: no
+    #: such program is known
+    program: Callable[[Target], str] | None = None
+    #: where its authors take reports of bugs
+    tracker: str = ""
     #: the ways to run it on a machine on which it can be used, and what each computes in
     arithmetic: Callable[[Machine], Iterable[Arithmetic]] = _nothing
     #: packages and the CUDA major that each was built for, as far as they tell

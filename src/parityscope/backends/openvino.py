@@ -239,6 +239,20 @@ def _arithmetic(machine: Machine) -> Iterator[Arithmetic]:
     yield Arithmetic(target="openvino:bf16", computes="bf16" if has_bf16 else "f32", tf32="none", because=why)
 
 
+def _program(target: Target) -> str:
+    threads = count_of(target, "threads")
+    hint = f'"INFERENCE_PRECISION_HINT": "{target.precision or "f32"}", "PERFORMANCE_HINT": "LATENCY"'
+    settings = "{" + hint + (f', "INFERENCE_NUM_THREADS": {threads}' if threads else "") + "}"
+    lines = [
+        "import openvino as ov",
+        "core = ov.Core()",
+        f'compiled = core.compile_model(core.read_model(path), "CPU", {settings})',
+        "found = compiled(inputs)",
+        "return {name: np.array(found[index]) for index, name in enumerate(names)}",
+    ]
+    return "\n".join(lines)
+
+
 BACKEND = Backend(
     name="openvino",
     title="OpenVINO (CPU)",
@@ -265,4 +279,6 @@ BACKEND = Backend(
         "accuracy": 'core.compile_model(model, "CPU", {"EXECUTION_MODE_HINT": "ACCURACY"})',
     },
     arithmetic=_arithmetic,
+    program=_program,
+    tracker="https://github.com/openvinotoolkit/openvino/issues",
 )

@@ -234,6 +234,22 @@ def _linked(probe: Probe) -> Iterator[tuple[str, int]]:
         yield "onnxruntime-gpu", int(version.partition(".")[0])
 
 
+def _program(target: Target) -> str:
+    level = OPTIMIZATION_LEVELS[one_of(target, "optimization", tuple(OPTIMIZATION_LEVELS), "all")]
+    threads, library = count_of(target, "threads"), target.option("custom_ops")
+    lines = [
+        "import onnxruntime as ort",
+        "options = ort.SessionOptions()",
+        f"options.graph_optimization_level = ort.GraphOptimizationLevel.{level}",
+        *([f"options.intra_op_num_threads = {threads}"] if threads else ()),
+        *(["options.use_deterministic_compute = True"] if target.option("deterministic") == "on" else ()),
+        *([f"options.register_custom_ops_library({library!r})"] if library else ()),
+        f"session = ort.InferenceSession(path, options, providers={list(providers_of(target).names)!r})",
+        "return dict(zip(names, session.run(names, inputs)))",
+    ]
+    return "\n".join(lines)
+
+
 BACKEND = Backend(
     name="ort",
     title="ONNX Runtime",
@@ -268,4 +284,6 @@ BACKEND = Backend(
     switched=_switched,
     arithmetic=_arithmetic,
     linked=_linked,
+    program=_program,
+    tracker="https://github.com/microsoft/onnxruntime/issues",
 )

@@ -24,7 +24,16 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = ["Cut", "Operator", "cut_model", "foreign_operators", "operator_name", "with_borders"]
+__all__ = [
+    "Cut",
+    "Operator",
+    "cut_model",
+    "foreign_operators",
+    "name_nodes",
+    "operator_name",
+    "with_borders",
+    "write_graph",
+]
 
 Operator = tuple[str, str]  # domain and type; the empty domain is ONNX's own
 
@@ -68,7 +77,7 @@ def cut_model(model: Model, lacking: AbstractSet[Operator], path: Path, fix: str
     """
     graph = model.graph()
     graph.graph.sort()
-    _name_nodes(graph)
+    name_nodes(graph)
     refused = [node for node in graph.graph if not lacking.isdisjoint(_operators(node, graph))]
     lost = _behind(graph, refused)
     gone = {id(value) for node in lost for value in node.outputs}
@@ -85,7 +94,7 @@ def cut_model(model: Model, lacking: AbstractSet[Operator], path: Path, fix: str
         graph.graph.remove(node)
     _drop_unread(graph)
     return Cut(
-        model=_written(graph, path),
+        model=write_graph(graph, path),
         borders=tuple(str(value.name) for value in borders),
         behind=behind,
         skipped=tuple(skipped),
@@ -103,7 +112,7 @@ def with_borders(model: Model, cut: Cut, path: Path) -> Model:
             if value.name in declared and value.name not in present:
                 value.type, value.shape = source[value.name].type, source[value.name].shape
                 graph.graph.outputs.append(value)
-    return _written(graph, path)
+    return write_graph(graph, path)
 
 
 def _operators(node: ir.Node, model: ir.Model) -> Iterator[Operator]:
@@ -126,7 +135,8 @@ def _operators(node: ir.Node, model: ir.Model) -> Iterator[Operator]:
             yield from _operators(inner, model)
 
 
-def _name_nodes(model: ir.Model) -> None:
+def name_nodes(model: ir.Model) -> None:
+    """Gives unnamed nodes the names that they have in this graph, so that a site means the same in a part of it."""
     computing = [node for node in model.graph if node.op_type != "Constant"]
     for index, node in enumerate(computing):
         node.name = node_name(node, index)
@@ -226,7 +236,8 @@ def _drop_unread(model: ir.Model) -> None:
             del model.graph.initializers[name]
 
 
-def _written(graph: ir.Model, path: Path) -> Model:
+def write_graph(graph: ir.Model, path: Path) -> Model:
+    """The model that `graph` is, written to `path`; weights that lay outside of its file lie beside the new one."""
     import onnx_ir as ir
 
     path.parent.mkdir(parents=True, exist_ok=True)

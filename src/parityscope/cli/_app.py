@@ -39,6 +39,7 @@ COMMANDS: Mapping[str, str] = {
     "run": "One target on the samples, as a recording.",
     "report": "A study rendered again, as text, HTML, JSON or an overlay.",
     "experiment": "One experiment of a study again, alone.",
+    "reduce": "The smallest model that shows a finding, for a bug report.",
     "explain": "The page of a check or rule, by its code.",
     "list": "What there is: backends, checks, rules, metrics, repairs.",
     "doctor": "What can run here, what is missing, and how to get it.",

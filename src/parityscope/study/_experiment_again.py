@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from parityscope.examination import Examination
 
-__all__ = ["Repeated", "experiments_of", "repeat"]
+__all__ = ["Repeated", "check_digests", "experiments_of", "repeat"]
 
 _AGAIN = "parityscope experiment STUDY NAME"
 
@@ -91,7 +91,7 @@ def repeat(
         digests = {what: str(document[what]["sha256"]) for what in ("model", "inputs")}
         then = _without_others(held[identity])
     with open_request(replace(kept.request, seconds=seconds)) as asked:
-        notes = _check_digests(digests, kept, asked, replaced or {})
+        notes = check_digests(digests, kept, asked, replaced or {})
         found = examine(replace(asked, folder=folder, progress=progress, only=only))
     now = experiments_of(found).get(identity)
     reason, fix = ("", "") if now else _why_not(found, identity)
@@ -113,7 +113,7 @@ def _needed_experiments(document: Mapping[str, Any], identity: str) -> frozenset
     return frozenset({identity, *(step["experiment"] for step in steps if whole or step["round"] < own)})
 
 
-def _check_digests(
+def check_digests(
     digests: Mapping[str, str], kept: RequestAgain, asked: Examination, replaced: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Refuses models and samples that are not the study's; that of a target that was named again is told in a note."""

@@ -1,0 +1,1 @@
+"""`parityscope reduce` beside Polygraphy's `debug reduce`, on the same planted faults."""

@@ -1,0 +1,106 @@
+"""What a reduction found as strict JSON: `schema` first, non-finite numbers as "NaN", "Infinity" and "-Infinity"."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from parityscope.backends import backend
+from parityscope.backends.targets import format_target, with_option
+from parityscope.case import load_model
+from parityscope.case.graph import computing
+from parityscope.report._plain import plain_items
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import onnx_ir as ir
+
+    from parityscope.records import Target
+    from parityscope.study.reduction import Reduced
+
+__all__ = ["SCHEMA", "document"]
+
+SCHEMA = "parityscope-reduction/1"
+_SHOWN = 8  # values of a tensor
+
+
+def document(found: Reduced, *, version: str, command: str = "") -> dict[str, Any]:
+    """Everything that a reduction says, as plain data; files are named as they lie in the zip."""
+    piece, study = found.piece, found.document
+    graph = piece.model.graph()
+    return plain_items(
+        {
+            "schema": SCHEMA,
+            "tool": {"name": "parityscope", "version": version},
+            "command": command,
+            "finding": asdict(found.pattern),
+            "claim": next((one["claim"] for one in study["findings"] if one["code"] == found.pattern.code), ""),
+            "nodes": {"before": found.whole, "after": piece.nodes},
+            "elements": {"before": found.elements[0], "after": found.elements[1]},
+            "runs": found.runs,
+            "reference": _side(piece.reference, study["reference"]),
+            "candidate": _side(piece.candidate, study["candidate"], recorded=piece.answers is not None),
+            "environment": study["environment"],
+            "model": [_node(node) for node in computing(graph)],
+            "candidate_model": _candidate_nodes(piece.candidate),
+            "inputs": [_tensor(name, array) for name, array in piece.samples[0].items()],
+            "outputs": _outputs(found, study["outputs"]),
+            "samples": len(piece.samples),
+            "opsets": dict(piece.model.opsets),
+            "attempts": [asdict(one) for one in found.attempts],
+            "skipped": [asdict(one) for one in found.skipped],
+            "notes": list(found.notes),
+        }
+    )
+
+
+def _side(target: Target, told: Mapping[str, Any], *, recorded: bool = False) -> dict[str, Any]:
+    runtime = backend(target.backend)
+    own = bool(target.option("model"))
+    named = with_option(target, "model", "candidate.onnx") if own else target
+    program = None if recorded or runtime.program is None else runtime.program(target)
+    return {
+        "target": format_target(named),
+        "title": runtime.words or runtime.title,
+        "version": told["version"],
+        "file": "candidate.onnx" if own else "model.onnx",
+        "program": program,
+        "tracker": runtime.tracker,
+        "simulates": runtime.simulates,
+        "recorded": recorded,
+    }
+
+
+def _candidate_nodes(target: Target) -> list[str]:
+    """The nodes of the candidate's own file; none where it runs the reference's."""
+    own = target.option("model")
+    return [_node(node) for node in computing(load_model(own).graph())] if own else []
+
+
+def _node(node: ir.Node) -> str:
+    """A node as ONNX text writes it."""
+    given = ", ".join(str(value.name) if value is not None else "" for value in node.inputs)
+    made = ", ".join(str(value.name) for value in node.outputs)
+    return f"{made} = {node.op_type}({given})"
+
+
+def _tensor(name: str, array: Any) -> dict[str, Any]:
+    values: Sequence[Any] = array.ravel()[:_SHOWN].tolist()
+    return {"name": name, "dtype": array.dtype.name, "shape": list(array.shape), "values": list(values)}
+
+
+def _outputs(found: Reduced, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    measured = {row["name"]: row for row in rows}
+    return [
+        {
+            "name": name,
+            "dtype": array.dtype.name,
+            "shape": list(array.shape),
+            "expected": array.ravel()[:_SHOWN].tolist(),
+            "actual": found.actual[0][name].ravel()[:_SHOWN].tolist() if name in found.actual[0] else [],
+            "rel_l2": measured[name]["rel_l2"] if name in measured else None,
+            "max_abs": measured[name]["max_abs"] if name in measured else None,
+        }
+        for name, array in found.expected[0].items()
+    ]

@@ -1,0 +1,74 @@
+"""What of a study's finding has to stay the same, and whether another study shows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from parityscope.errors import ParityError
+from parityscope.study.reduction.records import Pattern
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from parityscope.study.reduction.records import Shows
+
+__all__ = ["pattern_of", "what_shows"]
+
+_INFORMS = "information"
+
+
+def pattern_of(document: Mapping[str, Any]) -> Pattern:
+    """The first finding of a study that says why.
+
+    Raises:
+        ParityError: nothing is beyond there, or nothing was found.
+    """
+    found = _first(document)
+    if document["verdict"] != "beyond" or found is None:
+        problem = (
+            f"the study is {document['verdict']}" if document["verdict"] != "beyond" else "the study names no cause"
+        )
+        raise ParityError(
+            f"{problem}: there is no finding to reduce", fix="parityscope diagnose, on samples that show one"
+        )
+    return found
+
+
+def what_shows(document: Mapping[str, Any], pattern: Pattern) -> tuple[Shows, str]:
+    """Whether a study shows the finding, and what it says in a few words."""
+    if document["verdict"] != "beyond":
+        return "no finding", f"the outputs are {document['verdict']}"
+    found = _first(document)
+    if found is None:
+        return "no finding", "beyond, and no cause is named"
+    told = f"{found.code} at {found.node or 'no place'}"
+    mine = (found.code, found.op_type, found.tensor, found.nonfinite)
+    if mine == (pattern.code, pattern.op_type, pattern.tensor, pattern.nonfinite):
+        return "the same", told
+    return "another finding", told
+
+
+def _first(document: Mapping[str, Any]) -> Pattern | None:
+    """The first finding that is no mere fact; where it names no place, the first suspect's is its."""
+    findings = [one for one in document["findings"] if one["role"] != _INFORMS]
+    if not findings:
+        return None
+    first, suspects = findings[0], document["suspects"]
+    site = first.get("site") or (suspects[0]["site"] if suspects else {})
+    tensor = str(site.get("tensor", ""))
+    return Pattern(
+        code=str(first["code"]),
+        title=str(first["title"]),
+        claim=str(first["claim"]),
+        tensor=tensor,
+        node=str(site.get("node", "")),
+        op_type=str(site.get("op_type", "")),
+        nonfinite=_loses_numbers(document, tensor),
+    )
+
+
+def _loses_numbers(document: Mapping[str, Any], tensor: str) -> bool:
+    """Whether the candidate has NaN or Inf at a tensor where the reference has numbers."""
+    suspects = [one for one in document["suspects"] if one["site"]["tensor"] == tensor]
+    rows = [one for one in (*document["outputs"], *document["tensors"]) if one["name"] == tensor]
+    return any(one["introduced_nonfinite"] for one in suspects) or any(one["nonfinite"]["candidate"] for one in rows)
