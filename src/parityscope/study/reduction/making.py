@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from parityscope.case import Model
     from parityscope.examination import Examination
     from parityscope.study.reduction.records import Arrays
-    from parityscope.study.reduction.region import Cut
+    from parityscope.study.reduction.region import PartBorders
 
 __all__ = ["Source", "open_source", "run_side"]
 
@@ -62,7 +62,7 @@ class Source:
             answers=self._answers((*names, *self.graphs.names)) if self.recorded else None,
         )
 
-    def piece(self, cut: Cut) -> Piece:
+    def piece(self, cut: PartBorders) -> Piece:
         """The model between the borders of `cut`, with what enters there as its samples.
 
         Raises:

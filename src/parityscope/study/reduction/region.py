@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
     from parityscope.case import Model
 
-__all__ = ["Cut", "Graphs"]
+__all__ = ["PartBorders", "Graphs"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class PartBorders:
     """Where both graphs are cut: tensors that enter and that leave, by the reference's names, and the nodes between them."""
 
     entering: tuple[str, ...]
@@ -87,7 +87,7 @@ class Graphs:
             edge = reached
         return frozenset(found)
 
-    def cut(self, nodes: Iterable[int], only: str = "") -> Cut:
+    def cut(self, nodes: Iterable[int], only: str = "") -> PartBorders:
         """Where to cut so that these nodes are inside, and what lies between them and their borders.
 
         With `only` that tensor alone leaves.
@@ -103,7 +103,7 @@ class Graphs:
         if not leaving:
             raise ParityError("nothing leaves this part of the graph that both sides have")
         entering |= self._its_entering(leaving, {str(value.name) for value in made})
-        return Cut(entering=tuple(sorted(entering)), leaving=tuple(leaving), nodes=frozenset(inside))
+        return PartBorders(entering=tuple(sorted(entering)), leaving=tuple(leaving), nodes=frozenset(inside))
 
     def _inside(self, nodes: Iterable[int]) -> tuple[set[int], set[str]]:
         """The nodes with those above them up to borders, and the borders; constants are inside."""
