@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from parityscope.examination import Examination
-    from parityscope.study.reduction import Pattern
+    from parityscope.study.reduction import FindingPattern
     from proving.faults.records import Bed, Plant
 
 _NUMBERS = 5
@@ -114,7 +114,7 @@ def _deployed(known: Examination, bed: Bed, plant: Plant, folder: Path) -> Deplo
     )
 
 
-def _by_polygraphy(deployed: Deployed, pattern: Pattern, folder: Path) -> dict[str, Any]:
+def _by_polygraphy(deployed: Deployed, pattern: FindingPattern, folder: Path) -> dict[str, Any]:
     start = time.perf_counter()
     found = reduce_by_polygraphy(deployed, folder)
     row = {

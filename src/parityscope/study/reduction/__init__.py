@@ -10,7 +10,16 @@ from __future__ import annotations
 
 from parityscope.study.reduction.again import reduce_study
 from parityscope.study.reduction.files import files_of
-from parityscope.study.reduction.records import Attempt, Pattern, Piece, Reduced
+from parityscope.study.reduction.records import Attempt, FindingPattern, Piece, Reduced
 from parityscope.study.reduction.searching import GoneError, reduce_examination
 
-__all__ = ["Attempt", "GoneError", "Pattern", "Piece", "Reduced", "files_of", "reduce_examination", "reduce_study"]
+__all__ = [
+    "Attempt",
+    "FindingPattern",
+    "GoneError",
+    "Piece",
+    "Reduced",
+    "files_of",
+    "reduce_examination",
+    "reduce_study",
+]

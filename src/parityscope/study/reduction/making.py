@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from parityscope.study.reduction.records import Arrays
     from parityscope.study.reduction.region import PartBorders
 
-__all__ = ["Source", "open_source", "run_side"]
+__all__ = ["PieceSource", "open_source", "run_side"]
 
 _WIDE = np.dtype(np.float32)
 
 
 @dataclass(slots=True, kw_only=True)
-class Source:
+class PieceSource:
     """What pieces are made of. `places` are the samples used, the one that shows most first.
 
     `recorded` says that the candidate cannot be run on other inputs: then both sides' values are those that it recorded.
@@ -132,7 +132,7 @@ class Source:
         )
 
 
-def open_source(known: Examination, places: tuple[int, ...], folder: Path) -> Source:
+def open_source(known: Examination, places: tuple[int, ...], folder: Path) -> PieceSource:
     """What pieces of an examination are made of; its tensors are paired already.
 
     Raises:
@@ -149,7 +149,7 @@ def open_source(known: Examination, places: tuple[int, ...], folder: Path) -> So
     values = _recorded_values(known, places, folder) if recorded else {}
     held = {name for _, name in values} if recorded else set(known.names)
     graphs = Graphs(case.model, own, {mine: its for mine, its in known.names.items() if mine in held}, held)
-    return Source(
+    return PieceSource(
         known=known,
         reference=replace(reference, options=tuple(one for one in reference.options if one[0] != "model")),
         graphs=graphs,

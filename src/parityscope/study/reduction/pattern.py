@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from parityscope.errors import ParityError
-from parityscope.study.reduction.records import Pattern
+from parityscope.study.reduction.records import FindingPattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +17,7 @@ __all__ = ["pattern_of", "what_shows"]
 _INFORMS = "information"
 
 
-def pattern_of(document: Mapping[str, Any]) -> Pattern:
+def pattern_of(document: Mapping[str, Any]) -> FindingPattern:
     """The first finding of a study that says why.
 
     Raises:
@@ -34,7 +34,7 @@ def pattern_of(document: Mapping[str, Any]) -> Pattern:
     return found
 
 
-def what_shows(document: Mapping[str, Any], pattern: Pattern) -> tuple[Shows, str]:
+def what_shows(document: Mapping[str, Any], pattern: FindingPattern) -> tuple[Shows, str]:
     """Whether a study shows the finding, and what it says in a few words."""
     if document["verdict"] != "beyond":
         return "no finding", f"the outputs are {document['verdict']}"
@@ -48,7 +48,7 @@ def what_shows(document: Mapping[str, Any], pattern: Pattern) -> tuple[Shows, st
     return "another finding", told
 
 
-def _first(document: Mapping[str, Any]) -> Pattern | None:
+def _first(document: Mapping[str, Any]) -> FindingPattern | None:
     """The first finding that is no mere fact; where it names no place, the first suspect's is its."""
     findings = [one for one in document["findings"] if one["role"] != _INFORMS]
     if not findings:
@@ -56,7 +56,7 @@ def _first(document: Mapping[str, Any]) -> Pattern | None:
     first, suspects = findings[0], document["suspects"]
     site = first.get("site") or (suspects[0]["site"] if suspects else {})
     tensor = str(site.get("tensor", ""))
-    return Pattern(
+    return FindingPattern(
         code=str(first["code"]),
         title=str(first["title"]),
         claim=str(first["claim"]),

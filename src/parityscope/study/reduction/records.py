@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = ["Attempt", "Pattern", "Piece", "Reduced", "Shows"]
+__all__ = ["Attempt", "FindingPattern", "Piece", "Reduced", "Shows"]
 
 #: what a smaller model showed; "not run": a side refused it
 Shows = Literal["the same", "another finding", "no finding", "not run"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pattern:
+class FindingPattern:
     """What makes a finding the same one: its code and the operator and tensor at which it is seen first.
 
     `nonfinite` says whether numbers are lost (NaN, Inf) and not only moved. `tensor` is "" where the finding has no place.
@@ -74,7 +74,7 @@ class Reduced:
     `whole` counts the nodes of the whole model, `elements` are those of one sample and all weights, before and after.
     """
 
-    pattern: Pattern
+    pattern: FindingPattern
     piece: Piece
     document: Mapping[str, Any]
     whole: int

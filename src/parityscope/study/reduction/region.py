@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from parityscope.case import Model
 
-__all__ = ["PartBorders", "Graphs"]
+__all__ = ["Graphs", "PartBorders"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

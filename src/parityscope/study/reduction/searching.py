@@ -17,14 +17,14 @@ from parityscope.study.reduction.making import open_source, run_side
 from parityscope.study.reduction.pattern import pattern_of
 from parityscope.study.reduction.records import Reduced
 from parityscope.study.reduction.shrinking import fewer_samples, plainer_values, smaller_shapes
-from parityscope.study.reduction.trying import Trials, elements_of
+from parityscope.study.reduction.trying import PieceTrials, elements_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from parityscope.examination import Examination
-    from parityscope.study.reduction.making import Source
+    from parityscope.study.reduction.making import PieceSource
     from parityscope.study.reduction.records import Piece
 
 __all__ = ["GoneError", "reduce_examination"]
@@ -57,7 +57,7 @@ def reduce_examination(
     known = pair_tensors(known)
     source = open_source(known, _places_of(known, document), folder)
     whole = source.whole()
-    trials = Trials(
+    trials = PieceTrials(
         pattern=pattern,
         request=known.request,
         folder=folder,
@@ -107,7 +107,7 @@ def _size(error: object) -> float:
     return float(error) if isinstance(error, int | float) and math.isfinite(error) else math.inf
 
 
-def _smallest_region(source: Source, trials: Trials, whole: Piece) -> Piece:
+def _smallest_region(source: PieceSource, trials: PieceTrials, whole: Piece) -> Piece:
     """The smallest region around the finding's place that shows it; the whole model if none does."""
     tensor = trials.pattern.tensor
     if tensor:
@@ -136,7 +136,13 @@ def _smallest_region(source: Source, trials: Trials, whole: Piece) -> Piece:
 
 
 def _tried(
-    source: Source, trials: Trials, nodes: frozenset[int], what: str, *, only: str = "", below: float = math.inf
+    source: PieceSource,
+    trials: PieceTrials,
+    nodes: frozenset[int],
+    what: str,
+    *,
+    only: str = "",
+    below: float = math.inf,
 ) -> Piece | None:
     """The piece of these nodes if it shows the finding; one of not `below` so many nodes is not worth a run."""
     try:
@@ -150,7 +156,9 @@ def _tried(
     return piece if trials.shows(piece, "region", what) else None
 
 
-def _without_nodes(source: Source, trials: Trials, nodes: frozenset[int], piece: Piece, *, only: str = "") -> Piece:
+def _without_nodes(
+    source: PieceSource, trials: PieceTrials, nodes: frozenset[int], piece: Piece, *, only: str = ""
+) -> Piece:
     """The piece without the nodes that it does not need: halves are left out first, single nodes last."""
     left, parts = sorted(nodes), 2
     while len(left) > 1 and trials.may_go_on():
@@ -169,7 +177,7 @@ def _without_nodes(source: Source, trials: Trials, nodes: frozenset[int], piece:
     return piece
 
 
-def _makes(source: Source, nodes: frozenset[int], tensor: str) -> bool:
+def _makes(source: PieceSource, nodes: frozenset[int], tensor: str) -> bool:
     """Whether one of the nodes makes this tensor."""
     return bool(tensor) and any(value.name == tensor for place in nodes for value in source.graphs.nodes[place].outputs)
 

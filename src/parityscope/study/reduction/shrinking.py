@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from parityscope.case import Model
     from parityscope.study.reduction.records import Arrays, Piece
-    from parityscope.study.reduction.trying import Trials
+    from parityscope.study.reduction.trying import PieceTrials
 
 __all__ = ["fewer_samples", "plainer_values", "smaller_shapes"]
 
@@ -37,7 +37,7 @@ _DIGITS = 3
 _SHAPE = 8  # integers at most in a constant that may say a shape
 
 
-def fewer_samples(piece: Piece, trials: Trials) -> Piece:
+def fewer_samples(piece: Piece, trials: PieceTrials) -> Piece:
     """The piece with the first sample alone, if that shows the finding."""
     if len(piece.samples) < 2 or not trials.may_go_on():
         return piece
@@ -45,7 +45,7 @@ def fewer_samples(piece: Piece, trials: Trials) -> Piece:
     return one if trials.shows(one, "samples", f"1 of {len(piece.samples)} samples") else piece
 
 
-def smaller_shapes(piece: Piece, trials: Trials, folder: Path) -> Piece:
+def smaller_shapes(piece: Piece, trials: PieceTrials, folder: Path) -> Piece:
     """The piece with the sizes of its samples and weights cut down, one after the other."""
     number = 0
     for size in _sizes_of(piece):
@@ -67,7 +67,7 @@ def smaller_shapes(piece: Piece, trials: Trials, folder: Path) -> Piece:
     return piece
 
 
-def plainer_values(piece: Piece, trials: Trials) -> Piece:
+def plainer_values(piece: Piece, trials: PieceTrials) -> Piece:
     """The piece whose samples have three significant digits, if that shows the finding: they can be read and typed."""
     floats = [name for name, array in piece.samples[0].items() if array.dtype.kind == "f"]
     if not floats or not trials.may_go_on():

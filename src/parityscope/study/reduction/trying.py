@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from parityscope.backends.recording import Progress
-    from parityscope.study.reduction.records import Arrays, Pattern, Piece, Shows
+    from parityscope.study.reduction.records import Arrays, FindingPattern, Piece, Shows
 
-__all__ = ["Trials", "elements_of", "recorded_target"]
+__all__ = ["PieceTrials", "elements_of", "recorded_target"]
 
 
 @dataclass(slots=True, kw_only=True)
-class Trials:
+class PieceTrials:
     """What was tried so far, and how: the finding that has to show, and the limits.
 
     `repeats` is how often a piece that does not show the finding is examined before that is believed: more than once where
     the candidate's answers vary. `documents` are the studies of the pieces that showed it, the last one last.
     """
 
-    pattern: Pattern
+    pattern: FindingPattern
     request: Request
     folder: Path
     progress: Progress
