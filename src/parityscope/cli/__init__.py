@@ -5,6 +5,7 @@ stdout carries the result, stderr progress (on a terminal only) and one summary 
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import traceback
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["guarded", "main", "run_command"]
+
+# New objects between two looks for cycles, of which there are few: at 700, Python's own, they take a twentieth of a command.
+_GARBAGE = 50_000
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -52,7 +56,8 @@ def _run_words(words: list[str]) -> int:
 
         sys.stdout.flush()  # nothing is begun whose result could not be told
         _refuse_empty(words)
-        import_late("sympy", "onnx_ir._symbolic_shapes")
+        import_late("sympy", "onnx_ir._symbolic_shapes", "google.protobuf.json_format", "google.protobuf.text_format")
+        gc.set_threshold(_GARBAGE)
         return command(words)(args=words, prog_name="parityscope", standalone_mode=False)
 
     from parityscope.cli._output import release_claims

@@ -10,7 +10,6 @@ import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,6 +72,8 @@ def _candidates(before: np.ndarray, after: np.ndarray) -> Iterator[tuple[str, np
 
 def _assigned(before: np.ndarray, after: np.ndarray, axis: int) -> np.ndarray:
     """Which slice of `before` each slice of `after` is most like."""
+    from scipy.optimize import linear_sum_assignment  # a second of a processor to import, and seldom asked
+
     mine, its = (_rows(array, axis) for array in (before, after))
     _, order = linear_sum_assignment(-np.abs(its @ mine.T))
     return np.asarray(order)
