@@ -1,5 +1,7 @@
-"""Words that need no conversion are taken as they are: typer converts each through pydantic, whose import takes an eighth of a
-short command. What is none of them, or is wrong, goes typer's own way, with its own messages.
+"""Words that need no conversion are taken as they are.
+
+typer converts each through pydantic, whose import takes an eighth of a short command. What needs a conversion, or is wrong,
+goes typer's own way, with its own messages.
 """
 
 from __future__ import annotations
