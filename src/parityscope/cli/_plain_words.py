@@ -47,7 +47,11 @@ class _Plain:
             return value
         if item is self.form and _is_plain(value, item):
             return item(value)
-        if item not in {None, self.form} and isinstance(value, list | tuple) and all(_is_plain(one, item) for one in value):
+        if (
+            item not in {None, self.form}
+            and isinstance(value, list | tuple)
+            and all(_is_plain(one, item) for one in value)
+        ):
             return [item(one) for one in value]
         return self.build(self.parameter).coerce(value, param=param, ctx=ctx)
 
@@ -55,4 +59,6 @@ class _Plain:
 def _is_plain(value: object, form: Any) -> bool:
     if form is str:
         return isinstance(value, str)
-    return isinstance(value, Path) or (isinstance(value, str) and (os.access(value, os.R_OK) or not os.path.lexists(value)))
+    return isinstance(value, Path) or (
+        isinstance(value, str) and (os.access(value, os.R_OK) or not os.path.lexists(value))
+    )
