@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Catalogue", "Pattern", "catalogue", "entries"]
+__all__ = ["Catalogue", "SentencePattern", "catalogue", "entries"]
 
 _PAIR = re.compile(r'^msgid (".*")\nmsgstr (".*")$', re.MULTILINE)
 # A word of a text that is there whole, whatever is filled in beside it.
@@ -30,7 +30,7 @@ _OPENING, _CLOSING = "'\"“‘`", "'\"”’`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pattern:
+class SentencePattern:
     """A text with places to fill in.
 
     `literals` are what stands before, between and behind them; `quoted` are the places that hold a name in quotes, which is no
@@ -50,7 +50,7 @@ class Catalogue:
     """A language: whole texts, and patterns by a word that each text of theirs holds ("" for those that have none)."""
 
     whole: Mapping[str, str]
-    patterns: Mapping[str, tuple[Pattern, ...]]
+    patterns: Mapping[str, tuple[SentencePattern, ...]]
 
 
 def entries(code: str) -> dict[str, str]:
@@ -67,14 +67,14 @@ def catalogue(code: str) -> Catalogue:
     held = entries(code)
     patterns = [_pattern(own, told) for own, told in held.items() if _FIELD in own]
     common = Counter(word for one in patterns for word in _words(one))
-    by_word: dict[str, list[Pattern]] = defaultdict(list)
+    by_word: dict[str, list[SentencePattern]] = defaultdict(list)
     for one in patterns:
         by_word[min(_words(one), key=lambda word: (common[word], word), default="")].append(one)
     ordered = {word: tuple(sorted(found, key=lambda one: one.weight, reverse=True)) for word, found in by_word.items()}
     return Catalogue(whole={own: told for own, told in held.items() if _FIELD not in own}, patterns=ordered)
 
 
-def _pattern(own: str, told: str) -> Pattern:
+def _pattern(own: str, told: str) -> SentencePattern:
     literals = tuple(own.split(_FIELD))
     quoted = frozenset(
         place
@@ -83,10 +83,10 @@ def _pattern(own: str, told: str) -> Pattern:
     )
     letters = sum(sign.isalpha() for literal in literals for sign in literal)
     light = 0 < letters < _LIGHT and not literals[0]
-    return Pattern(literals=literals, quoted=quoted, told=told, weight=(letters, sum(map(len, literals))), light=light)
+    return SentencePattern(literals=literals, quoted=quoted, told=told, weight=(letters, sum(map(len, literals))), light=light)
 
 
-def _words(pattern: Pattern) -> Iterator[str]:
+def _words(pattern: SentencePattern) -> Iterator[str]:
     """The words of the literals that no filled-in text can become a part of."""
     last = len(pattern.literals) - 1
     for place, literal in enumerate(pattern.literals):

@@ -15,7 +15,7 @@ from parityscope.languages.catalogue import WORD, catalogue
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from parityscope.languages.catalogue import Catalogue, Pattern
+    from parityscope.languages.catalogue import Catalogue, SentencePattern
 
 __all__ = ["missing_in", "translate"]
 
@@ -67,7 +67,7 @@ def _told(text: str, held: Catalogue, code: str) -> str | None:
     return _in_parts(text, code)
 
 
-def _candidates(text: str, held: Catalogue) -> Sequence[Pattern]:
+def _candidates(text: str, held: Catalogue) -> Sequence[SentencePattern]:
     """The patterns one of whose words the text holds, the heaviest first."""
     words = dict.fromkeys(WORD.findall(text))
     found = [pattern for word in ("", *words) for pattern in held.patterns.get(word, ())]
@@ -90,7 +90,7 @@ def _filled(text: str, literals: Sequence[str]) -> list[str] | None:
     return [*found, text[at:end]]
 
 
-def _said(pattern: Pattern, filled: Sequence[str], code: str) -> str:
+def _said(pattern: SentencePattern, filled: Sequence[str], code: str) -> str:
     values = [part if place in pattern.quoted else translate(part, code) for place, part in enumerate(filled)]
     return pattern.told.format(*values)
 
