@@ -83,7 +83,9 @@ def _pattern(own: str, told: str) -> SentencePattern:
     )
     letters = sum(sign.isalpha() for literal in literals for sign in literal)
     light = 0 < letters < _LIGHT and not literals[0]
-    return SentencePattern(literals=literals, quoted=quoted, told=told, weight=(letters, sum(map(len, literals))), light=light)
+    return SentencePattern(
+        literals=literals, quoted=quoted, told=told, weight=(letters, sum(map(len, literals))), light=light
+    )
 
 
 def _words(pattern: SentencePattern) -> Iterator[str]:
