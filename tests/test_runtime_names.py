@@ -17,6 +17,8 @@ FIELDS = frozenset({"command", "python"})  # of documents too
 OTHERWISE = {
     "environment.py": "names of packages, whose versions are facts",
     "arithmetic/fusion": "names of profiles",
+    "installed.py": "names of packages, whose versions are facts",
+    "known_faults.py": "names of packages, whose versions faults are known of",
 }
 
 

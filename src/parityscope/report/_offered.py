@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["repairing", "repairs", "verifying"]
 
+_REFERENCE = "ort"  # the target where none is given, as the command line has it
+
 # What a repair that has no file of its own is called where a title stands; others are called as their file is.
 _TITLES = {"put_back": "put back what differs", "keep_in_fp32": "keep in FP32"}
 
@@ -85,8 +87,8 @@ def verifying(document: Mapping[str, Any], file: str) -> str:
     except ParityError:  # of a document from elsewhere
         return ""
     given = "".join(f" {word}" for word in _data_words(asked))
-    reference = clean(asked.get("reference") or "ort")
-    beside = "" if reference == "ort" else f" --reference {shlex.quote(reference)}"
+    reference = clean(asked.get("reference") or _REFERENCE)
+    beside = "" if reference == _REFERENCE else f" --reference {shlex.quote(reference)}"
     before = shlex.quote(clean(asked.get("candidate") or ran))
     return f"parityscope verify {shlex.quote(path)} --before {before} --after {shlex.quote(after)}{given}{beside}"
 
